@@ -1,0 +1,56 @@
+# Every target sets itself up: .venv is made once, and again when a lock file changes.
+# ARGS goes to the tool behind a target: make test ARGS="-k lookup"
+
+BIN := .venv/bin
+READY := .venv/.ready
+PYTEST := $(BIN)/python -m pytest
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench prove test-foreign docs lock clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## make .venv with the locked packages (done once)
+
+$(READY): requirements/lock.txt requirements/lock-test.txt requirements/lock-dev.txt requirements/setup.sh pyproject.toml
+	@PYTHON="$(PYTHON)" bash requirements/setup.sh
+	@touch $@
+
+demo: $(READY) ## the whole story on this machine: no key, no network
+	@$(BIN)/surefoot demo --yes $(ARGS)
+
+test: $(READY) ## all tests but the long proofs
+	$(PYTEST) -n 2 --dist worksteal -m "not prove and not foreign" $(ARGS)
+
+check: $(READY) ## style, types, layers, house rules
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy --strict
+	$(BIN)/lint-imports --no-logo
+	$(PYTEST) -q tests/house
+
+bench: $(READY) ## benchmarks: ratios to the floor of this machine
+	$(BIN)/python -m benchmarks $(ARGS)
+
+prove: $(READY) ## the long proofs: kills over the windows, many seeds
+	$(PYTEST) -s -m prove $(ARGS)
+
+# pytest exits with 5 where it finds no test; that no such test exists yet is no failure.
+test-foreign: $(READY) ## tests against programs that are not ours
+	@found=0; out=$$($(PYTEST) --collect-only -q -m foreign 2>&1) || found=$$?; \
+	if [ $$found -eq 5 ]; then echo "test-foreign: no such test exists yet"; \
+	elif [ $$found -ne 0 ]; then echo "$$out"; exit $$found; \
+	else $(PYTEST) -m foreign $(ARGS); fi
+
+docs: $(READY) ## make docs/lifecycle.md anew from the tables
+	@$(BIN)/python -m surefoot.core.lifecycle > docs/lifecycle.md.new || { rm -f docs/lifecycle.md.new; exit 1; }
+	@mv docs/lifecycle.md.new docs/lifecycle.md
+
+lock: ## make the lock files anew (PYTHONS="python3.11 python3.13" compares them)
+	bash requirements/lock.sh $(PYTHONS)
+
+clean: ## remove what the tools left, .venv aside
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,115 @@
+"""Canonical JSON: the one form that is hashed, compared and stored. The value rule itself stands in values.py."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable
+
+import msgspec
+
+from surefoot.core.text import FAULTY
+from surefoot.errors import InvalidInput
+
+DEPTH_MAX = 64
+"""Levels of nesting that arguments and results may have."""
+CANONICAL_DEPTH_MAX = 2 * DEPTH_MAX
+"""Levels that `canonical` takes: a legal value inside records of our own."""
+INTEGER_BITS_MAX = 14_283
+"""Longer integers (about 4,300 digits) are kept in a tagged form, because decimal digits cost quadratic time."""
+
+ENCODER = msgspec.json.Encoder(order="sorted")
+
+
+def digest(data: bytes) -> str:
+    """SHA-256 in 64 hexadecimal digits. A hash serves comparison, never a retry."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def canonical(value: object) -> bytes:
+    """Canonical JSON: sorted keys, no spaces, UTF-8. 1 and 1.0 differ, so do 0.0 and -0.0.
+
+    Raises InvalidInput, naming the place, for anything outside the value rule. Nothing is converted on the way.
+    """
+    if _fits(value, 0):
+        try:
+            return ENCODER.encode(value)
+        except UnicodeEncodeError:
+            pass
+    path, fault = _first_fault(value, "$", 0) or ("$", "cannot be written as JSON")
+    raise InvalidInput(f"the value at {path} {fault}", details={"path": path})
+
+
+def _fits(value: object, depth: int) -> bool:
+    # The hot path: one call a container, exact types only. Lone surrogates are left to the encoder, which refuses them.
+    if depth > CANONICAL_DEPTH_MAX:
+        return False
+    items: Iterable[object]
+    if type(value) is dict:
+        for key in value:
+            if type(key) is not str or "\x00" in key:
+                return False
+        items = value.values()
+    elif type(value) is list or type(value) is tuple:
+        items = value
+    else:
+        items = (value,)
+    for item in items:
+        kind = type(item)
+        if kind is str:
+            if "\x00" in item:
+                return False
+        elif kind is dict or kind is list or kind is tuple:
+            if not _fits(item, depth + 1):
+                return False
+        elif not _is_plain_scalar(item):
+            return False
+    return True
+
+
+def _is_plain_scalar(item: object) -> bool:
+    if item is None or type(item) is bool:
+        return True
+    if type(item) is int:
+        return item.bit_length() <= INTEGER_BITS_MAX
+    return type(item) is float and math.isfinite(item)
+
+
+def _first_fault(value: object, path: str, depth: int) -> tuple[str, str] | None:
+    # The slow path: run once something is wrong, to say where.
+    if depth > CANONICAL_DEPTH_MAX:
+        return path, f"is nested deeper than {CANONICAL_DEPTH_MAX} levels"
+    if type(value) is str:
+        fault = _text_fault(value)
+        return (path, fault) if fault else None
+    if type(value) is dict:
+        for key, item in value.items():
+            if type(key) is not str:
+                return path, f"has a key of type {type(key).__name__}; keys are texts"
+            fault = _text_fault(key)
+            if fault:
+                return path, f"has a key that {fault}"
+            found = _first_fault(item, f"{path}.{key}", depth + 1)
+            if found:
+                return found
+        return None
+    if type(value) is list or type(value) is tuple:
+        numbered = (_first_fault(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value))
+        return next((found for found in numbered if found), None)
+    return None if _is_plain_scalar(value) else (path, _scalar_fault(value))
+
+
+def _text_fault(text: str) -> str | None:
+    match = FAULTY.search(text)
+    if match is None:
+        return None
+    what = "the character NUL (U+0000)" if match[0] == "\x00" else f"a lone surrogate (U+{ord(match[0]):04X})"
+    return f"holds {what} at position {match.start()}, which cannot be stored; leave it out"
+
+
+def _scalar_fault(value: object) -> str:
+    if type(value) is float:
+        return "is not a finite number"
+    if type(value) is int:
+        return "is an integer of more than 4,300 digits; pass it as a text"
+    return f"is of type {type(value).__name__}; use texts, numbers, booleans, None, lists and dicts"

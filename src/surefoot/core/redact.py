@@ -1,0 +1,250 @@
+"""Redaction: known secret values first, at every exit; patterns as a second net over views.
+
+Redaction changes what is shown and recorded, never the bytes that are sent. A known value is found plain and as JSON,
+Python, HTML, percent, hexadecimal and base64 text (in all three alignments), also where whitespace was put inside it.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+
+from surefoot.core.text import clean_text, cut
+
+SECRET_CHARACTERS_MIN = 6
+"""Shorter values are not known to redaction: they would hit ordinary words."""
+ERROR_CHARACTERS_MAX = 500
+_SCANNED_CHARACTERS_MAX = 200_000
+_NAME = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+class Redactor:
+    """The known secret values of a process. Values are added as they are resolved, and never leave through `repr`."""
+
+    def __init__(self, known: Mapping[str, str] | None = None) -> None:
+        self._forms: dict[str, str] = {}
+        self._compiled_forms = 0
+        self._pattern = re.compile("(?!)")
+        self._digits = False
+        for name, value in (known or {}).items():
+            self.add(name, value)
+
+    def __repr__(self) -> str:
+        return f"Redactor({len(set(self._forms.values()))} known)"
+
+    def add(self, name: str, value: str) -> None:
+        """Know `value` under `name` from here on. Shorter than 6 characters, it is ignored."""
+        label = _NAME.sub("_", name)[:60] or "secret"
+        for form in _known_forms(value):
+            self._forms.setdefault(form, label)
+        self._digits = self._digits or value.strip().isdigit()
+
+    def text(self, text: str) -> str:
+        """`text` with each known value replaced by `[redacted:NAME]`."""
+        if not self._forms:
+            return text
+        if self._holds(text):
+            text = self._compiled().sub(lambda match: f"[redacted:{self._forms[match[0]]}]", text)
+        return self._split_by_whitespace(text)
+
+    def value(self, value: object) -> object:
+        """A JSON value with `text` applied to its texts, keys and, where a secret is a number, its integers."""
+        return _walk(value, self.text, self._digits) if self._forms else value
+
+    def has_known(self, data: bytes | str) -> str | None:
+        """The name of a known value that `data` holds, or None. Such arguments are refused before any approval."""
+        if not self._forms:
+            return None
+        text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+        match = self._compiled().search(text) or self._compiled().search("".join(text.split()))
+        return self._forms[match[0]] if match else None
+
+    def patterns(self, text: str) -> tuple[str, list[str]]:
+        """`text` with known values and what looks like a credential replaced, and the names of the patterns that hit.
+
+        For views and previews: what only looks like a secret is flagged, never refused.
+        """
+        flags: list[str] = []
+
+        def replaced(match: re.Match[str]) -> str:
+            name = match.lastgroup or "secret"
+            if name not in flags:
+                flags.append(name)
+            if name != "assigned_secret":
+                return f"[redacted:pattern:{name}]"
+            return f"{match['assigned']}[redacted:pattern:{name}]"
+
+        known = self.text(text)
+        return (_net().sub(replaced, known), flags) if _hint().search(known) else (known, flags)
+
+    def patterns_value(self, value: object) -> tuple[object, list[str]]:
+        """`patterns` over a JSON value; texts under a key such as `password` count as hits too."""
+        flags: list[str] = []
+
+        def seen(text: str) -> str:
+            out, found = self.patterns(text)
+            flags.extend(name for name in found if name not in flags)
+            return out
+
+        def named(key: str) -> bool:
+            hit = _secret_key().fullmatch(key) is not None
+            if hit and "assigned_secret" not in flags:
+                flags.append("assigned_secret")
+            return hit
+
+        return _walk(value, seen, self._digits, named), flags
+
+    def _holds(self, text: str) -> bool:
+        # Many plain searches are faster than one alternation, and nearly every text holds none.
+        return any(form in text for form in tuple(self._forms))
+
+    def _compiled(self) -> re.Pattern[str]:
+        # Compiled again by count, not by a flag: another thread may add a value while this one compiles.
+        pattern = self._pattern
+        if self._compiled_forms != len(self._forms):
+            ordered = sorted(self._forms, key=len, reverse=True)
+            pattern = re.compile("|".join(re.escape(form) for form in ordered))
+            self._pattern, self._compiled_forms = pattern, len(ordered)
+        return pattern
+
+    def _split_by_whitespace(self, text: str) -> str:
+        # Wrapped base64 and values broken over lines: looked for without whitespace, cut out with it.
+        parts = text.split()
+        if len(parts) < 2:
+            return text
+        joined = "".join(parts)
+        if not self._holds(joined):
+            return text
+        hits = list(self._compiled().finditer(joined))
+        places = [index for index, character in enumerate(text) if not character.isspace()]
+        for match in reversed(hits):
+            start, end = places[match.start()], places[match.end() - 1] + 1
+            text = f"{text[:start]}[redacted:{self._forms[match[0]]}]{text[end:]}"
+        return text
+
+
+def safe_error(error: BaseException, redactor: Redactor, characters_max: int = ERROR_CHARACTERS_MAX) -> str:
+    """The error's class and its message, redacted, cut, without traceback or arguments. Never raises an Exception."""
+    try:
+        message = clean_text(str(error))[:_SCANNED_CHARACTERS_MAX]
+    except Exception:
+        message = "its message could not be read"
+    text = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    return cut(redactor.patterns(text)[0], characters_max)[0]
+
+
+def _walk(
+    value: object, change: Callable[[str], str], numbers: bool, named: Callable[[str], bool] | None = None
+) -> object:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        out: dict[str, object] = {}
+        for key, item in value.items():
+            shown = _free(change(key) if isinstance(key, str) else str(key), out)
+            secret = named is not None and isinstance(item, str) and named(str(key))
+            out[shown] = "[redacted:pattern:assigned_secret]" if secret else _walk(item, change, numbers, named)
+        return out
+    if isinstance(value, list | tuple):
+        return [_walk(item, change, numbers, named) for item in value]
+    if numbers and isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 10_000:
+        text = str(value)
+        changed = change(text)
+        return value if changed == text else changed
+    return value
+
+
+def _free(key: str, taken: Mapping[str, object]) -> str:
+    """`key`, numbered where two keys became one by redaction: no entry is lost."""
+    number, free = 2, key
+    while free in taken:
+        free, number = f"{key}#{number}", number + 1
+    return free
+
+
+# ---- forms of a known value
+
+
+def _known_forms(value: str) -> Iterator[str]:
+    """Every text that a reader could turn back into `value`, each at least 6 characters long."""
+    lines = [line for line in value.splitlines() if len(line.strip()) >= 16] if "\n" in value.strip() else []
+    for plain in {value, value.strip(), "".join(value.split()), *(line.strip() for line in lines)}:
+        if len(plain) >= SECRET_CHARACTERS_MIN:
+            yield from (form for form in _encodings(plain) if len(form) >= SECRET_CHARACTERS_MIN)
+
+
+def _encodings(plain: str) -> Iterator[str]:
+    data = plain.encode("utf-8", "surrogatepass")
+    yield plain
+    for ascii_only in (False, True):
+        once = json.dumps(plain, ensure_ascii=ascii_only)[1:-1]
+        yield from (once, once.replace("/", "\\/"), json.dumps(once, ensure_ascii=ascii_only)[1:-1])
+    yield repr(plain)[1:-1]
+    yield html.escape(plain)
+    for kept in ("-_.~", "-_.~/", "-_.~!*'()"):
+        upper = "".join(chr(byte) if _is_unreserved(byte, kept) else f"%{byte:02X}" for byte in data)
+        yield from (upper, upper.replace("%20", "+"), re.sub("%[0-9A-F]{2}", lambda match: match[0].lower(), upper))
+    yield from (data.hex(), data.hex().upper())
+    for offset in range(3):
+        form = _base64_core(data, offset)
+        yield from (form, form.replace("+", "-").replace("/", "_"))
+
+
+def _is_unreserved(byte: int, kept: str) -> bool:
+    character = chr(byte)
+    return byte < 128 and (character.isalnum() or character in kept)
+
+
+def _base64_core(data: bytes, offset: int) -> str:
+    """The characters of base64 that `data` alone decides when `offset` bytes (mod 3) stand before it."""
+    coded = base64.b64encode(b"\0" * offset + data).decode("ascii").rstrip("=")
+    start = (0, 2, 3)[offset]
+    end = len(coded) if (offset + len(data)) % 3 == 0 else len(coded) - 1
+    return coded[start:end]
+
+
+# ---- the second net. Compiled at first use: importing surefoot stays cheap.
+
+# Every quantifier is bound, and each start is fenced by what may not stand before it, so that time is linear.
+_NET = {
+    "private_key": r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY-----[^-]{0,16000}"
+    r"(?:-----END [A-Z0-9 ]{0,30}PRIVATE KEY-----)?",
+    "github_token": r"(?<![A-Za-z0-9_])(?:gh[pousr]_[A-Za-z0-9]{16,255}|github_pat_[A-Za-z0-9_]{20,255})",
+    "gitlab_token": r"(?<![A-Za-z0-9_-])glpat-[A-Za-z0-9_-]{16,100}",
+    "slack_token": r"(?<![A-Za-z0-9-])xox[abeoprs]-[A-Za-z0-9-]{10,250}",
+    "stripe_key": r"(?<![A-Za-z0-9_])(?:sk|rk|pk|whsec)_(?:(?:live|test)_)?[A-Za-z0-9]{16,250}",
+    "model_key": r"(?<![A-Za-z0-9_-])sk-[A-Za-z0-9_-]{16,250}",
+    "google_key": r"(?<![A-Za-z0-9_-])AIza[A-Za-z0-9_-]{30,50}",
+    "aws_key": r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])",
+    "jwt": r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{6,4000}\.[A-Za-z0-9_-]{6,8000}\.[A-Za-z0-9_-]{6,2000}",
+    "authorization_header": r"(?i:(?<![a-z])(?:bearer|basic|token)\s{1,3}[a-z0-9._~+/=-]{16,4000})",
+    "url_password": r"(?<=://)[^\s/:@]{0,100}:[^\s/@]{1,200}(?=@)",
+    "assigned_secret": r"(?P<assigned>(?i:(?<![a-z])"
+    r"(?:password|passwd|pwd|passphrase|secret|api[_-]?key|access[_-]?key|client[_-]?secret|(?:access|auth|refresh|api)?[_-]?token)[\"']?\s{0,3}[:=]\s{0,3}[\"']?))"
+    r"(?!\[redacted)[^\s\"'&,;]{6,400}",
+}
+
+
+@cache
+def _net() -> re.Pattern[str]:
+    return re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _NET.items()))
+
+
+@cache
+def _hint() -> re.Pattern[str]:
+    """One cheap look: without any of these words no pattern can hit."""
+    return re.compile(
+        r"PRIVATE KEY|gh[pousr]_|github_pat_|glpat-|xox|[srp]k[_-]|whsec|AIza|AKIA|ASIA|eyJ|://"
+        r"|(?i:bearer|basic|token|passw|pwd|passphrase|secret|api[_-]?key|access[_-]?key)"
+    )
+
+
+@cache
+def _secret_key() -> re.Pattern[str]:
+    return re.compile(
+        r"(?i)(?:.{0,40}[_-])?(?:password|passwd|pwd|passphrase|secret|api[_-]?key|access[_-]?key|token)|authorization|cookie"
+    )

@@ -1,0 +1,1 @@
+"""Doubles and tools for proving that calls are neither repeated nor lost."""

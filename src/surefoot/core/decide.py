@@ -1,0 +1,266 @@
+"""Commands on runs, steps and attempts. Each emits events on a Draft or raises NotAllowed; none knows a clock or I/O.
+
+Ends of attempts are in attempts.py, doubt (lookups, resending, evidence) in reconcile.py, answers of people in people.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from surefoot.core import events as ev
+from surefoot.core import policy
+from surefoot.core.draft import Draft, approved_until
+from surefoot.core.ends import answer, ask, expire_actions, fail_step
+from surefoot.core.ids import call_id, operation_key, step_id
+from surefoot.core.payloads import Ask, BlobPut, ClaimKey, MessageBody, RunResult, StepView, result_body
+from surefoot.core.state import (
+    ActionKind,
+    ActionStatus,
+    AttemptEnd,
+    EffectClass,
+    Resolution,
+    Rules,
+    Step,
+    StepStatus,
+    StepType,
+)
+from surefoot.errors import NotAllowed
+
+MODEL_RULES = Rules(effect=EffectClass.read, settle_s=0.0, timeout_s=policy.MODEL_TIMEOUT_SECONDS)
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a proposed call is not executed, in words for the model."""
+
+    code: str
+    text: str
+
+
+class ProposedCall(msgspec.Struct, frozen=True):
+    """A tool call that a model or a caller proposed, checked and hashed, before any question or send."""
+
+    tool_name: str
+    tool_version: str
+    rules: Rules
+    input_ref: str | None
+    input_hash: str
+    data: bytes | None
+    """The exact request; None where it must not be stored (a refusal)."""
+    safe_input: bytes
+    identity_hash: str | None = None
+    target: str | None = None
+    credential: str | None = None
+    business_key: str | None = None
+    owner_step_id: str | None = None
+    refusal: Refusal | None = None
+    gate: Ask | None = None
+
+
+class Start(msgspec.Struct, frozen=True):
+    """What an intent needs from the worker."""
+
+    token: int
+    send_window_s: float
+    """How long from now the lease lets a request begin."""
+    account: str | None = None
+    key_id: str | None = None
+
+
+# Runs
+
+
+def start_run(d: Draft, input_body: bytes | None) -> None:
+    """After run_started: the user's message."""
+    if input_body is not None:
+        add_message(d, d.message_id(), "user", input_body)
+
+
+def add_message(d: Draft, message_id: str, role: str, body: bytes) -> None:
+    """A user message or a note: placed now, or queued until every call has its result. Raises RunEnded."""
+    d.require_open()
+    d.carry(MessageBody(message_id, body))
+    if d.run.batch_open or d.run.queued:
+        d.emit(ev.MessageQueued(message_id, role))
+    else:
+        d.emit(ev.MessageAppended(message_id, role, d.run.next_position))
+
+
+def complete_run(d: Draft, result: bytes) -> None:
+    """The run reached its result. Raises NotAllowed while a call or a message is open."""
+    d.require_open()
+    if d.run.batch_open or d.run.queued:
+        raise NotAllowed("a run with an open call or an unread message does not complete", code="batch_open")
+    d.settle_status()
+    d.carry(RunResult(result))
+    d.emit(ev.RunCompleted())
+
+
+def fail_run(d: Draft, code: str) -> None:
+    """The run ends without its result; open calls get theirs, what may have been sent goes on being settled."""
+    d.require_open()
+    close_calls(d, code)
+    d.emit(ev.RunFailed(code))
+
+
+def cancel_run(d: Draft, by: str) -> tuple[str, ...]:
+    """The run is cancelled. Returns the steps whose calls may have been sent. Raises RunEnded if it is terminal."""
+    d.require_open()
+    sent = close_calls(d, "cancelled")
+    d.emit(ev.RunCancelled(by, sent))
+    return sent
+
+
+def close_calls(d: Draft, code: str) -> tuple[str, ...]:
+    """Give each open call its one result and fail what was not sent; the steps that may have been sent are returned."""
+    sent: list[str] = []
+    for step in sorted(d.run.steps.values(), key=lambda s: s.sequence):
+        if not step.open_in_loop:
+            continue
+        body = result_body("The outcome of this call was not known when the run ended.", code="outcome_unknown")
+        effectful = step.type is StepType.tool_call and d.rules(step).effect is not EffectClass.read
+        if effectful and step.doubtful_attempts:
+            sent.append(step.id)
+            answer(d, step, body)
+            continue
+        body = result_body(f"This call was not executed: {code}.", code=code)
+        end = AttemptEnd.in_doubt if step.status is StepStatus.running else None
+        fail_step(d, step, code, attempt=step.attempt or None, end=end, body=body, why="cancelled")
+    return tuple(sent)
+
+
+# Steps
+
+
+def start_model_call(d: Draft, start: Start, input_hash: str) -> Step:
+    """The next model call with its intent; queued messages get their place first.
+
+    Raises NotAllowed (`turns_used_up`, `time_used_up`) when the budget is spent: the caller fails the run.
+    """
+    d.require_open()
+    d.place_queued()
+    limits = d.run.limits
+    if d.run.turns >= limits.turns_max:
+        raise NotAllowed(f"the run has used its {limits.turns_max} turns", code="turns_used_up")
+    if limits.seconds_max is not None and d.at.wall - d.run.started.wall > limits.seconds_max:
+        raise NotAllowed(f"the run has used its {limits.seconds_max:g} seconds", code="time_used_up")
+    sequence = d.run.step_count + 1
+    new = step_id(d.run.id, sequence)
+    d.emit(ev.StepCreated(new, sequence, StepType.model_call, MODEL_RULES, input_hash=input_hash))
+    return start_step(d, new, start)
+
+
+def record_model_answer(d: Draft, model_step: str, attempt: int, body: bytes, calls: Sequence[ProposedCall]) -> list[str]:
+    """The model answered: its message, and a step for each call it proposes. Returns the new steps' ids."""
+    step = d.step(model_step)
+    if step.status is not StepStatus.running or step.attempt != attempt:
+        raise NotAllowed("another attempt of this model call is the valid one", code="superseded")
+    d.emit(ev.StepSucceeded(step.id, attempt=attempt))
+    message, position = d.message_id(), d.run.next_position
+    d.carry(MessageBody(message, body))
+    d.emit(ev.MessageAppended(message, "assistant", position, step_id=step.id))
+    return [propose(d, call, step.sequence, index, position + 1 + index) for index, call in enumerate(calls)]
+
+
+def propose(d: Draft, call: ProposedCall, model_sequence: int, index: int, position: int | None) -> str:
+    """Write one call down: pending, waiting for a person, or refused at once."""
+    sequence = d.run.step_count + 1
+    new = step_id(d.run.id, sequence)
+    d.emit(
+        ev.StepCreated(
+            new,
+            sequence,
+            StepType.tool_call,
+            call.rules,
+            tool_name=call.tool_name,
+            tool_version=call.tool_version,
+            call_id=call_id(d.run.id, model_sequence, index),
+            position=position,
+            operation_key=call.business_key or operation_key(d.run.id, new),
+            input_hash=call.input_hash,
+            input_ref=call.input_ref,
+            identity_hash=call.identity_hash,
+            target=call.target,
+            credential=call.credential,
+            owner_step_id=call.owner_step_id,
+        )
+    )
+    d.carry(StepView(new, safe_input=call.safe_input))
+    if call.data is not None and call.input_ref is not None:
+        d.carry(BlobPut(call.input_ref, call.data))
+    if call.refusal is not None:
+        fail_step(d, d.step(new), call.refusal.code, body=result_body(call.refusal.text, code=call.refusal.code))
+        return new
+    if call.business_key is not None and call.owner_step_id is None:
+        d.carry(ClaimKey(call.business_key, new, call.input_hash))
+    if call.gate is not None:
+        ask_approval(d, new, call.gate)
+    return new
+
+
+def ask_approval(d: Draft, step: str, gate: Ask) -> None:
+    """The step waits for a person; an earlier approval of it is superseded."""
+    expire_actions(d, step, "superseded")
+    d.emit(ev.StepWaitingForApproval(step, gate.action_id))
+    ask(d, step, ActionKind.approve, gate)
+
+
+def approval_over(d: Draft, step: Step) -> bool:
+    """True if the step runs under an approval that is not valid at this instant."""
+    if step.action_id is None:
+        return False
+    action = d.run.actions.get(step.action_id)
+    if action is None or action.status is not ActionStatus.approved:
+        return True
+    return action.expires_wall is not None and d.at.wall >= action.expires_wall
+
+
+def start_step(d: Draft, step_id_: str, start: Start) -> Step:
+    """The intent of the next attempt. From this commit on the call may have been sent.
+
+    Raises RunEnded, NotAllowed(`approval_expired`: ask again; `attempts_used_up`; `not_yet`; `account_changed`).
+    """
+    d.require_open()
+    step = d.step(step_id_)
+    rules = d.rules(step)
+    if step.status is StepStatus.pending and step.not_before > d.at.mono:
+        raise NotAllowed("the step is to wait", code="not_yet")
+    if step.counted_attempts >= rules.attempts_max:
+        raise NotAllowed(f"the step has used its {rules.attempts_max} attempts", code="attempts_used_up")
+    if approval_over(d, step):
+        raise NotAllowed("the approval of this step has expired; ask again", code="approval_expired")
+    if step.account is not None and start.account is not None and start.account != step.account:
+        raise NotAllowed("the credential now belongs to another account", code="account_changed")
+    until = approved_until(d.run, step)
+    if until is not None:
+        d.wall_before = until if d.wall_before is None else min(d.wall_before, until)
+    d.emit(
+        ev.StepStarted(
+            step.id,
+            attempt=step.attempt + 1,
+            token=start.token,
+            timeout_s=rules.timeout_s,
+            send_window_s=min(start.send_window_s, rules.timeout_s),
+            account=start.account,
+            key_id=start.key_id,
+        )
+    )
+    return d.step(step.id)
+
+
+def answer_from_owner(d: Draft, step_id_: str, resource_id: str | None, url: str | None, body: bytes) -> None:
+    """A business key that another step already answered: the same receipt, no second effect."""
+    step = d.step(step_id_)
+    d.emit(
+        ev.StepSucceeded(
+            step.id, external_resource_id=resource_id, resource_url=url, resolution=Resolution.answered_by
+        )
+    )
+    expire_actions(d, step.id, "settled")
+    answer(d, step, body)
+
+
+def defer(d: Draft, step_id_: str, delay_s: float, code: str | None) -> None:
+    """A pending step starts later."""
+    d.emit(ev.StepDeferred(step_id_, delay_s, code=code))

@@ -1,0 +1,107 @@
+"""A decision in the making: commands emit events on it, each sees what the ones before meant. Pure.
+
+Several commands on one Draft are one append. A command that raises spoils the Draft, which is then thrown away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from surefoot.core import events as ev
+from surefoot.core.evolve import evolve
+from surefoot.core.state import ActionStatus, Instant, Rules, Run, RunStatus, Step, StepStatus
+from surefoot.errors import NotFound, RunEnded
+
+
+class Draft:
+    """What will be appended. `payloads` are opaque here; `rules` are those of the code of now, by tool name."""
+
+    def __init__(self, run: Run, at: Instant, *, rules: Mapping[str, Rules] | None = None, token: int | None = None) -> None:
+        self.before = run
+        self.run = run
+        self.at = at
+        self.token = token
+        self.events: list[ev.AnyEvent] = []
+        self.payloads: list[msgspec.Struct] = []
+        self.needs_lease = False
+        self.wall_before: float | None = None
+        self._rules = rules or {}
+
+    def emit(self, event: ev.AnyEvent) -> None:
+        """Add an event; raises NotAllowed if the tables refuse it."""
+        self.run = evolve(self.run, event, self.at)
+        self.events.append(event)
+        if isinstance(event, ev.StepStarted):
+            self.needs_lease = True
+
+    def carry(self, *payloads: msgspec.Struct) -> None:
+        """Add payloads to the append."""
+        self.payloads.extend(payloads)
+
+    def step(self, step_id: str) -> Step:
+        """The step as it stands now. Raises NotFound."""
+        step = self.run.steps.get(step_id)
+        if step is None:
+            raise NotFound(f"no step {step_id} in run {self.run.id}")
+        return step
+
+    def rules(self, step: Step) -> Rules:
+        """What holds for the step: the code of now, else what it was created with."""
+        return self._rules.get(step.tool_name or "", step.rules)
+
+    def require_open(self) -> None:
+        """Raises RunEnded if the run is terminal."""
+        if self.run.ended:
+            raise RunEnded(f"run {self.run.id} is {self.run.status.value}; start a new run in its conversation")
+
+    def message_id(self) -> str:
+        """A message id of this run that was not used yet."""
+        return f"msg_{self.run.id.removeprefix('run_')}_{self.run.event_sequence + 1:06d}"
+
+    def settle_status(self) -> None:
+        """Emit run_status_changed where the derived status differs."""
+        derived = derive_status(self.run)
+        if derived is not self.run.status:
+            self.emit(ev.RunStatusChanged(self.run.status, derived))
+
+    def finish(self) -> Run:
+        """The run after the append: queued messages placed where that is legal, the status derived, version + 1."""
+        self.place_queued()
+        if not self.run.ended:
+            self.settle_status()
+        self.run = replace(self.run, version=self.before.version + 1)
+        return self.run
+
+    def place_queued(self) -> None:
+        """Give waiting messages their place, as soon as every call has its result."""
+        if self.run.batch_open:
+            return
+        for message_id in self.run.queued:
+            role = "note" if message_id.startswith("msg_note_") else "user"
+            self.emit(ev.MessageAppended(message_id, role, self.run.next_position))
+
+
+def derive_status(run: Run) -> RunStatus:
+    """The status that follows from steps and actions (see design: terminal; waiting_for_user; reconciling; running)."""
+    if run.ended:
+        return run.status
+    doubtful = [step for step in run.steps.values() if step.in_doubt]
+    waiting = {a.step_id for a in run.waiting_actions}
+    busy = any(
+        s.status in (StepStatus.running, StepStatus.pending) for s in run.steps.values()
+    ) or not run.batch_open  # fmt: skip
+    asked_about_all = all(step.id in waiting for step in doubtful)
+    if waiting and not busy and asked_about_all:
+        return RunStatus.waiting_for_user
+    return RunStatus.reconciling if doubtful else RunStatus.running
+
+
+def approved_until(run: Run, step: Step) -> float | None:
+    """The wall time at which the step's approval ends; None where it has none or it does not end."""
+    action = run.actions.get(step.action_id or "")
+    if action is None or action.status is not ActionStatus.approved:
+        return None
+    return action.expires_wall

@@ -1,0 +1,131 @@
+"""How a call gets its one result, a step its end, and a question its asking and its going. Used by every command."""
+
+from __future__ import annotations
+
+from surefoot.core import events as ev
+from surefoot.core.draft import Draft
+from surefoot.core.payloads import ActionView, Ask, MessageBody, StepView
+from surefoot.core.policy import SWEEP_SECONDS
+from surefoot.core.state import (
+    STEP_ENDS,
+    ActionKind,
+    ActionStatus,
+    AttemptEnd,
+    EffectClass,
+    Resolution,
+    Step,
+    StepType,
+)
+
+
+def answer(d: Draft, step: Step, body: bytes) -> None:
+    """The one result of a call, at its reserved place; a note instead where the call has its result already."""
+    step = d.step(step.id)
+    if step.type is StepType.model_call or d.run.kind == "perform":
+        return
+    if step.answered or step.position is None:
+        note(d, body)
+        return
+    message = d.message_id()
+    d.carry(MessageBody(message, body))
+    d.emit(ev.MessageAppended(message, "tool_result", step.position, step_id=step.id, call_id=step.call_id))
+
+
+def note(d: Draft, body: bytes) -> None:
+    """A note to the model at the conversation's next legal place; one of a terminal run waits for the next run."""
+    message = "msg_note_" + d.message_id().removeprefix("msg_")
+    d.carry(MessageBody(message, body))
+    if d.run.ended or d.run.batch_open:
+        d.emit(ev.MessageQueued(message, "note"))
+    else:
+        d.emit(ev.MessageAppended(message, "note", d.run.next_position))
+
+
+def succeed_step(
+    d: Draft,
+    step: Step,
+    *,
+    attempt: int | None,
+    resource_id: str | None,
+    url: str | None,
+    body: bytes,
+    safe_output: bytes | None,
+    resolution: Resolution | None = None,
+) -> None:
+    """There is a receipt: the step succeeded, its questions are settled, its call has its result or a note."""
+    d.emit(
+        ev.StepSucceeded(
+            step.id, attempt=attempt, external_resource_id=resource_id, resource_url=url, resolution=resolution
+        )
+    )
+    if safe_output is not None:
+        d.carry(StepView(step.id, safe_output=safe_output))
+    if d.run.ended or step.answered:
+        d.emit(ev.ReceiptRecorded(step.id, resource_id, url))
+    expire_actions(d, step.id, "settled")
+    answer(d, step, body)
+    owe_sweep(d, step.id)
+
+
+def fail_step(
+    d: Draft,
+    step: Step,
+    code: str,
+    *,
+    body: bytes,
+    attempt: int | None = None,
+    end: AttemptEnd | None = None,
+    resolution: Resolution | None = None,
+    why: str = "settled",
+) -> None:
+    """The step failed, with proof that nothing happened (any more); its call is told."""
+    d.emit(ev.StepFailed(step.id, code, attempt=attempt, end=end, resolution=resolution))
+    expire_actions(d, step.id, why)
+    answer(d, step, body)
+    owe_sweep(d, step.id)
+
+
+def owe_sweep(d: Draft, step_id: str) -> None:
+    """A step that was sent more than once, or concluded absent, is looked up again after it ended."""
+    step = d.step(step_id)
+    rules = d.rules(step)
+    if step.status not in STEP_ENDS or step.sweep is not None or not rules.has_lookup:
+        return
+    if rules.effect is EffectClass.read:
+        return
+    absent = any(a.absent for a in step.attempts)
+    sent = sum(1 for a in step.attempts if a.possibly_sent)
+    if absent or sent > 1:
+        d.emit(ev.SweepScheduled(step_id, 0, SWEEP_SECONDS[0]))
+
+
+def ask(d: Draft, step_id: str, kind: ActionKind, question: Ask) -> None:
+    """Ask a person; the decision will bind to the step's input_hash."""
+    step = d.step(step_id)
+    d.emit(
+        ev.ActionRequested(
+            question.action_id,
+            step_id,
+            kind,
+            step.input_hash,
+            permission=question.permission,
+            expires_s=question.expires_s,
+        )
+    )
+    d.carry(ActionView(question.action_id, question.arguments, question.preview))
+
+
+def open_question(d: Draft, step_id: str, kind: ActionKind | None = None) -> str | None:
+    """The id of the step's open question, if there is one."""
+    for action in d.run.waiting_actions:
+        if action.step_id == step_id and (kind is None or action.kind is kind):
+            return action.id
+    return None
+
+
+def expire_actions(d: Draft, step_id: str, why: str, *, keep: ActionKind | None = None) -> None:
+    """The step moved on: its open questions are gone. `keep` names a kind that stays open. Duplicates stay."""
+    for action in tuple(d.run.actions.values()):
+        if action.step_id == step_id and action.status is ActionStatus.waiting:
+            if action.kind is not keep and action.kind is not ActionKind.duplicate:
+                d.emit(ev.ActionExpired(action.id, step_id, why))

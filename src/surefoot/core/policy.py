@@ -1,0 +1,72 @@
+"""Arithmetic of time: back-off, settle, key lifetime, sweep. Seconds everywhere; jitter is an argument in [0, 1)."""
+
+from __future__ import annotations
+
+from surefoot.core.state import Attempt, Instant, Rules, Step
+
+LEASE_SECONDS_DEFAULT = 30.0
+LEASE_MARGIN_FRACTION = 0.1
+"""Share of a lease that a worker keeps as distance: it calls itself over that much earlier."""
+KEY_LIFETIME_MARGIN_FRACTION = 0.1
+KEY_LIFETIME_MARGIN_SECONDS_MAX = 3_600.0
+RETRY_SECONDS_MAX = 300.0
+LOOK_SECONDS_MAX = 900.0
+SWEEP_SECONDS = (60.0, 600.0, 86_400.0)
+CLOCK_DRIFT_SECONDS_MAX = 300.0
+NOT_SENT_MAX = 20
+"""How often a call that certainly did nothing is begun again before the model is told."""
+OWNER_POLL_SECONDS = 1.0
+MODEL_TIMEOUT_SECONDS = 600.0
+SEARCH_WINDOW_SECONDS = 900.0
+
+
+def backoff(count: int, jitter: float, *, base_s: float = 1.0, max_s: float = RETRY_SECONDS_MAX) -> float:
+    """Exponential, at least half of the full delay, at most `max_s`."""
+    full = min(base_s * 2.0 ** min(count, 20), max_s)
+    return full * (0.5 + jitter / 2)
+
+
+def look_delay(step: Step, rules: Rules, at: Instant, jitter: float) -> float:
+    """Until the next look: back-off, but one look exactly when the settle time is over."""
+    delay = backoff(step.looks, jitter, max_s=LOOK_SECONDS_MAX)
+    left = settle_left(step, rules, at)
+    return min(delay, left) if left > 0 else delay
+
+
+def settle_left(step: Step, rules: Rules, at: Instant) -> float:
+    """Seconds until an absent may be believed, as far as time goes: every doubtful attempt is over and has settled."""
+    return max((_settled_at(a, rules) - at.mono for a in step.doubtful_attempts), default=0.0)
+
+
+def _settled_at(attempt: Attempt, rules: Rules) -> float:
+    known = attempt.ended is not None and not rules.starts_programs
+    end = min(attempt.ended, attempt.last_byte_before) if known and attempt.ended is not None else attempt.last_byte_before
+    return end + rules.settle_s
+
+
+def attempts_over(step: Step, at: Instant) -> bool:
+    """True once every doubtful attempt was seen to end, or its last possible byte has passed."""
+    return all(a.ended is not None or at.mono > a.last_byte_before for a in step.doubtful_attempts)
+
+
+def clocks_drifted(step: Step, at: Instant) -> bool:
+    """Wall and boot clock moved apart since a doubtful send: absence cannot be trusted then."""
+    return any(
+        abs((at.wall - a.started.wall) - (at.mono - a.started.mono)) > CLOCK_DRIFT_SECONDS_MAX
+        for a in step.doubtful_attempts
+        if a.started.mono > -1e17  # an earlier boot: its settle began anew, there is no boot time to compare with
+    )
+
+
+def key_usable(step: Step, rules: Rules, at: Instant) -> bool:
+    """Inside the key's lifetime less a margin, counted from the first send that may have reached the target."""
+    if rules.key_lifetime_s is None:
+        return True
+    margin = min(rules.key_lifetime_s * KEY_LIFETIME_MARGIN_FRACTION, KEY_LIFETIME_MARGIN_SECONDS_MAX)
+    first = min((a.started.mono for a in step.doubtful_attempts), default=at.mono)
+    return at.mono + rules.timeout_s < first + rules.key_lifetime_s - margin
+
+
+def search_from(step: Step, at: Instant) -> float:
+    """The wall time from which a lookup searches: the earliest send less 15 minutes."""
+    return min((a.started.wall for a in step.attempts), default=at.wall) - SEARCH_WINDOW_SECONDS

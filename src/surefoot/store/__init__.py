@@ -1,0 +1,1 @@
+"""Stores: one port, one implementation for each database."""

@@ -1,0 +1,328 @@
+"""The storage port: what a store takes and gives, and what each method guarantees. Stores decide nothing.
+
+One append is one atomic, durable commit of events with the rows that they mean. Every status change rides on `append`.
+All methods take the tenant first; a record of another tenant does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from surefoot.core.events import AnyEvent
+from surefoot.core.evolve import Recorded
+from surefoot.core.payloads import (
+    ActionAnswer as ActionAnswer,
+    ActionView as ActionView,
+    BlobPut as BlobPut,
+    ClaimKey as ClaimKey,
+    EvidenceDetail as EvidenceDetail,
+    MessageBody as MessageBody,
+    Payload as Payload,
+    RunResult as RunResult,
+    StepView as StepView,
+)
+from surefoot.core.state import Action, Attempt, Instant, Run, Step
+
+
+class Append(msgspec.Struct, frozen=True):
+    """One decision to be written.
+
+    Guards, all checked in the transaction by the store's own clock: the row's version is `before.version`; with a
+    `token`, the row's lease token is the same; with `needs_lease`, the lease is not over and the run is not terminal;
+    with `wall_before`, the wall clock is earlier (approvals that the intents in it run under).
+    """
+
+    before: Run
+    after: Run
+    """`before` evolved by `events`; `after.version` is `before.version + 1`."""
+    events: tuple[AnyEvent, ...]
+    at: Instant
+    payloads: tuple[Payload, ...] = ()
+    token: int | None = None
+    needs_lease: bool = False
+    wall_before: float | None = None
+    release: bool = False
+    """The lease ends with this append."""
+
+
+class Create(msgspec.Struct, frozen=True):
+    """A new run with its first events (run_started first). Same guards as none: the row must not exist."""
+
+    after: Run
+    events: tuple[AnyEvent, ...]
+    at: Instant
+    payloads: tuple[Payload, ...]
+    new_conversation: bool
+    start_key: str | None = None
+    """Unique in the tenant where it is given."""
+    start_hash: str = ""
+    """sha256 of what was asked: the same key with another hash raises KeyReused."""
+    created_by: str = ""
+    metadata: bytes = b"{}"
+    lease_owner: str | None = None
+    """The run is born leased to this worker, with token 1."""
+    lease_s: float = 0.0
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """A lease that was won."""
+
+    run_id: str
+    token: int
+    lease_until: float
+    """mono"""
+    owner_died: bool
+    """The previous owner's process is proven dead: its attempts have ended."""
+
+
+class MessageRow(msgspec.Struct, frozen=True):
+    """A message as it stands in the conversation; position None while it is queued. `body` is JSON."""
+
+    id: str
+    conversation_id: str
+    run_id: str | None
+    step_id: str | None
+    call_id: str | None
+    position: int | None
+    role: str
+    body: bytes
+    created_at: float
+
+
+class StepRow(msgspec.Struct, frozen=True):
+    """A step with its redacted views and times (wall)."""
+
+    step: Step
+    run_id: str
+    conversation_id: str
+    safe_input: bytes | None
+    safe_output: bytes | None
+    created_at: float
+    updated_at: float
+
+
+class ActionRow(msgspec.Struct, frozen=True):
+    """An action with what the person is shown and what was answered."""
+
+    action: Action
+    run_id: str
+    tool_name: str | None
+    arguments: bytes
+    preview: bytes
+    reason: str | None
+    answer: bytes | None
+    created_at: float
+    updated_at: float
+    decided_at: float | None
+
+
+class EvidenceRow(msgspec.Struct, frozen=True):
+    """Evidence as it was stored."""
+
+    step_id: str
+    attempt: int | None
+    verdict: str
+    source: str
+    reason: str | None
+    resource_id: str | None
+    resource_url: str | None
+    detail: bytes
+    created_at: float
+
+
+class RunRow(msgspec.Struct, frozen=True):
+    """A run for listing and snapshots; `run` holds its live steps only."""
+
+    run: Run
+    created_by: str
+    result: bytes | None
+    metadata: bytes
+    blocked_code: str | None
+    """Why no worker can take it (unreadable, unknown_agent, unknown_tool), or None."""
+    created_at: float
+    updated_at: float
+    lease_owner: str | None
+    last_committed_sequence: int
+    ready_at: float | None
+    """mono: when a worker has something to do next."""
+
+
+class KeyOwner(msgspec.Struct, frozen=True):
+    """Who holds a business key."""
+
+    run_id: str
+    step_id: str
+    input_hash: str
+
+
+class Store(Protocol):
+    """The one port. Errors of every method: StoreUnavailable (nothing was written), StoreUnsupported, Unreadable."""
+
+    path: str
+    """Where it is, without secrets, for messages."""
+
+    def now(self) -> Instant:
+        """A reading of the store's clock that is never ahead of it."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what is queued, then close. Idempotent."""
+        ...
+
+    # Writing
+
+    async def create(self, create: Create) -> Run:
+        """Durably make a run; with a start_key that exists and the same hash, the run made first is returned.
+
+        Raises KeyReused (other hash) and NotAllowed(code="conversation_busy") if the conversation has a run that is not
+        terminal, NotFound if a conversation that should exist does not.
+        """
+        ...
+
+    async def append(self, append: Append) -> None:
+        """Durably write one decision: all of it or nothing.
+
+        Raises Conflict (version, business key), LeaseLost (token or time), NotAllowed(code="approval_expired"),
+        StoreUnavailable (certainly not committed) or CommitUnknown. A refused append does not spoil those that share
+        its commit. Cancelling the wait does not cancel the commit.
+        """
+        ...
+
+    async def claim(
+        self, tenant_id: str, worker_id: str, agents: Mapping[str, str], lease_s: float, limit: int
+    ) -> list[Claimed]:
+        """Take leases of runs that are ready (by ready_at or wake_at) and free: their lease is over, or its owner's
+        process on this machine is proven dead. Only a changed row counts. `agents` maps known names to versions; runs of
+        kind perform are always taken. Runs with a blocked_code are not.
+        """
+        ...
+
+    async def claim_one(self, tenant_id: str, run_id: str, worker_id: str, lease_s: float) -> Claimed | None:
+        """The same for one run, whether or not it is ready; None if it is leased to a live owner."""
+        ...
+
+    async def renew(self, tenant_id: str, tokens: Mapping[str, int], lease_s: float) -> Mapping[str, float]:
+        """Lengthen leases that are still ours and not over; the answer has the new ends (mono). Missing ones are lost."""
+        ...
+
+    async def release(self, tenant_id: str, run_id: str, token: int) -> None:
+        """Give a lease back; nothing happens if it is not ours any more."""
+        ...
+
+    async def block(self, tenant_id: str, run_id: str, token: int | None, code: str) -> None:
+        """Note why no worker can take the run; it is not claimable until `unblock`."""
+        ...
+
+    async def unblock(self, tenant_id: str) -> None:
+        """Let runs that were blocked be looked at again (a worker with other code has started)."""
+        ...
+
+    async def queue_note(self, tenant_id: str, conversation_id: str, message: MessageBody, role: str) -> None:
+        """Put a message into a conversation that has no run under way; the next run places it first."""
+        ...
+
+    # Reading
+
+    async def load(self, tenant_id: str, run_id: str, step_id: str | None = None) -> Run:
+        """The run with its live steps and actions, and with the step named even if it is closed. Raises NotFound."""
+        ...
+
+    async def run(self, tenant_id: str, run_id: str) -> RunRow:
+        """One run. Raises NotFound."""
+        ...
+
+    async def runs(
+        self, tenant_id: str, *, status: str | None, agent: str | None, before: str | None, limit: int
+    ) -> list[RunRow]:
+        """Newest first, ids lower than `before`."""
+        ...
+
+    async def steps(self, tenant_id: str, run_id: str) -> list[StepRow]:
+        """All steps of a run, in order, with their attempts."""
+        ...
+
+    async def step(self, tenant_id: str, step_id: str) -> StepRow:
+        """One step. Raises NotFound."""
+        ...
+
+    async def step_by_key(self, tenant_id: str, operation_key: str) -> StepRow | None:
+        """The step that owns an operation key."""
+        ...
+
+    async def attempts(self, tenant_id: str, step_id: str) -> tuple[Attempt, ...]:
+        """A step's attempts."""
+        ...
+
+    async def evidence(self, tenant_id: str, run_id: str) -> list[EvidenceRow]:
+        """All evidence of a run, oldest first."""
+        ...
+
+    async def action(self, tenant_id: str, action_id: str) -> ActionRow:
+        """One action. Raises NotFound."""
+        ...
+
+    async def actions(
+        self, tenant_id: str, *, status: str | None = None, run_id: str | None = None, limit: int = 1000
+    ) -> list[ActionRow]:
+        """Actions, oldest first."""
+        ...
+
+    async def events(self, tenant_id: str, run_id: str, after: int, limit: int) -> list[Recorded]:
+        """Events with a sequence above `after`, in order. Raises NotFound."""
+        ...
+
+    async def messages(self, tenant_id: str, conversation_id: str, after: int = -1) -> list[MessageRow]:
+        """Placed messages with a position above `after`, in order."""
+        ...
+
+    async def queued(self, tenant_id: str, conversation_id: str) -> list[MessageRow]:
+        """Messages that wait for a place, in the order of their arrival."""
+        ...
+
+    async def conversation(self, tenant_id: str, conversation_id: str) -> tuple[int, str | None]:
+        """The next free position, and the run under way if there is one. Raises NotFound."""
+        ...
+
+    async def blob(self, tenant_id: str, ref: str) -> bytes:
+        """The bytes. Raises Unreadable if they are missing or do not fit their hash."""
+        ...
+
+    async def key_owner(self, tenant_id: str, operation_key: str) -> KeyOwner | None:
+        """Who holds a business key."""
+        ...
+
+    async def same_action(self, tenant_id: str, conversation_id: str, identity_hash: str) -> StepRow | None:
+        """The newest step of the conversation with this identity that succeeded or is unresolved."""
+        ...
+
+    # Waiting
+
+    def change_count(self) -> int:
+        """Grows with each commit that this process made or noticed."""
+        ...
+
+    async def changed(self, since: int, timeout_s: float) -> int:
+        """Wait until change_count() is above `since` (other processes are noticed within 100 ms) or the time is over."""
+        ...
+
+    # Upkeep
+
+    async def next_wake(self, tenant_id: str) -> tuple[float | None, float | None]:
+        """The earliest (mono, wall) at which an unleased run becomes ready; lease ends of others count as well."""
+        ...
+
+    async def integrity(self) -> list[str]:
+        """What the database itself says is damaged; empty if nothing."""
+        ...
+
+    async def run_ids(self, tenant_id: str) -> Sequence[str]:
+        """All runs, oldest first."""
+        ...
+
+    async def prune(self, tenant_id: str, ended_before: float, *, blobs_before: float) -> Mapping[str, int]:
+        """Remove whole terminal runs older than a wall time, and request blobs of ended steps, except what an open question
+        or a look still needs; counts by record."""
+        ...

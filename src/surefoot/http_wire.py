@@ -317,19 +317,19 @@ async def open_stream(origin: httpcore.Origin, gate: Gate) -> SocketStream:
         async with asyncio.timeout(gate.connect_seconds()) as limit:
             sock = await _connect_any(await _addresses(host, origin.port))
             stream = SocketStream(sock, gate)
-            if origin.scheme == b"https":
-                await _shake_hands(stream, host)
+            await _make_ready(stream, host if origin.scheme == b"https" else None)
     except OSError as exc:
         if limit.expired():
             raise httpcore.ConnectTimeout("no connection before the time for the first byte") from None
         raise httpcore.ConnectError(type(exc).__name__) from None
-    gate.hook("http.connect", "after")
     return stream
 
 
-async def _shake_hands(stream: SocketStream, host: str) -> None:
+async def _make_ready(stream: SocketStream, tls_host: str | None) -> None:
     try:
-        await stream.handshake(host)
+        if tls_host is not None:
+            await stream.handshake(tls_host)
+        stream.gate.hook("http.connect", "after")
     except BaseException:
         await stream.aclose()
         raise

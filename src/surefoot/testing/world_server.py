@@ -45,8 +45,9 @@ class WorldServer(HttpServer):
         self.world = world
         self._now = clock
         self._timer: asyncio.TimerHandle | None = None
-        if log_file is not None:
-            world.on_log = LogFile(log_file).append
+        self._log_file = None if log_file is None else LogFile(log_file)
+        if self._log_file is not None:
+            world.on_log = self._log_file.append
             for entry in world.log:
                 world.on_log(entry)
 
@@ -55,6 +56,9 @@ class WorldServer(HttpServer):
         if self._timer is not None:
             self._timer.cancel()
         await super().stop()
+        if self._log_file is not None:
+            self.world.on_log = None
+            self._log_file.close()
 
     async def _serve(self, request: WireRequest) -> Outcome:
         now = self._now()
@@ -87,6 +91,10 @@ class LogFile:
     def append(self, entry: LogEntry) -> None:
         """Write one entry; it is the operating system's when this returns."""
         self._file.write(encode_entries([entry]))
+
+    def close(self) -> None:
+        """No entry follows."""
+        self._file.close()
 
 
 def control(world: World, request: WireRequest) -> Reply:

@@ -1,0 +1,445 @@
+"""Tools: a function, what its effect on the outside is, who must approve it, and how it is recognised again.
+
+Everything that can be checked is checked when the module is imported: a missing effect, a lookup that asks for an
+argument which the tool does not have, a type without a schema.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypedDict, Unpack
+
+import msgspec
+
+from surefoot.agent.schema import Parameters, read_parameters
+from surefoot.core.values import canonical, check_plain, digest, parse_arguments
+from surefoot.effects import Effect, LookupFunction, Operation
+from surefoot.errors import InvalidInput
+
+if TYPE_CHECKING:
+    # Defaults of type variables, so that `Tool` alone is a full type; typing has them from Python 3.13 on.
+    from typing_extensions import ParamSpec, TypeVar
+
+    P = ParamSpec("P", default=...)
+    R = TypeVar("R", default=object, covariant=True)
+    Q = ParamSpec("Q")
+    S = TypeVar("S")
+else:
+    from typing import ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    R = TypeVar("R", covariant=True)
+    Q = ParamSpec("Q")
+    S = TypeVar("S")
+
+TIMEOUT_SECONDS = 30.0
+ATTEMPTS = 8
+APPROVAL_EXPIRES_SECONDS = 604_800.0
+"""Seven days."""
+KEY_CHARACTERS_MAX = 500
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+_EFFECT_CHOICES = (
+    "effects.read (changes nothing outside), effects.idempotent(key_lifetime=…) (the target drops repeats of the key), "
+    "effects.lookup(function, settle=…) (the target can be searched for the key), effects.opaque (neither)"
+)
+_DISPLAY_KEYS = ("doing", "checking")
+
+Display = Mapping[str, Mapping[str, str]]
+"""Texts for `doing` and `checking` by language: {"doing": {"en": "Sending the invoice", "zh-CN": "…"}}."""
+Arguments = Mapping[str, object]
+AccountFunction = Callable[[Operation], Awaitable[str]]
+_NO_DISPLAY: Display = MappingProxyType({})
+
+
+class Approval(msgspec.Struct, frozen=True):
+    """A person has to approve each call, or each for which `when(**arguments)` is true.
+
+    `permission` is what the person needs; `expires` is in seconds, 7 days by default. An exception in `when` means yes.
+    Raises ValueError for an expiry that is not positive.
+    """
+
+    when: Callable[..., bool] | None = None
+    permission: str | None = None
+    expires: float = APPROVAL_EXPIRES_SECONDS
+
+    def __post_init__(self) -> None:
+        """Refuse an expiry that no person could meet."""
+        if not self.expires > 0:
+            raise ValueError("Approval(expires=…) is in seconds and positive; leave it out for 7 days")
+
+
+ApprovalChoice = Literal["never", "always"] | Approval
+
+
+class Changes(TypedDict, total=False):
+    """What `Tool.using` may change; the meanings are those of `tool`, `settle` is that of the effect, in seconds."""
+
+    effect: Effect
+    settle: float
+    approval: ApprovalChoice
+    identity: tuple[str, ...] | None
+    timeout: float
+    attempts: int
+    compensate: Callable[..., object] | None
+    key: Callable[..., str] | None
+    display: Display
+    precondition: Callable[..., object] | None
+    name: str
+    version: str
+    description: str
+    starts_programs: bool
+    limits: Callable[[Arguments], str | None] | None
+    prepare: Callable[[Arguments], Arguments] | None
+    target: Callable[[Arguments], str] | None
+    credential: str | None
+    account: AccountFunction | None
+
+
+class Tool(msgspec.Struct, Generic[P, R], frozen=True, eq=False, kw_only=True):
+    """A declared tool. Made by `@tool(effect=…)`, changed by `using`; calling it calls its function, nothing more."""
+
+    function: Callable[P, R]
+    parameters: Parameters
+    name: str
+    effect: Effect
+    description: str = ""
+    version: str = "1"
+    approval: Approval | None = None
+    """None: no person is asked."""
+    identity: tuple[str, ...] | None = None
+    """Arguments by which the same action is recognised; None means all."""
+    timeout: float = TIMEOUT_SECONDS
+    """Seconds that one attempt may take."""
+    attempts: int = ATTEMPTS
+    """How many attempts may have been sent or may have killed the worker."""
+    compensate: Callable[..., object] | None = None
+    """`compensate(receipt, **arguments)` returns the `ToolCall` that undoes a duplicate; offered, never run unasked."""
+    key: Callable[..., str] | None = None
+    """`key(**arguments)`: the business identity that the operation key is derived from."""
+    display: Display = _NO_DISPLAY
+    precondition: Callable[..., object] | None = None
+    """`precondition(op, **arguments)`: its JSON value is shown at approval and compared before the send."""
+    starts_programs: bool = False
+    """The tool starts programs of its own, which may outlive the worker."""
+    limits: Callable[[Arguments], str | None] | None = None
+    """`limits(arguments)`: a text that refuses the call before anybody is asked, or None."""
+    prepare: Callable[[Arguments], Arguments] | None = None
+    """`prepare(arguments)`: the arguments in their one normal form, before they are hashed and shown."""
+    target: Callable[[Arguments], str] | None = None
+    """`target(arguments)`: what the call acts on, such as "acme/app#128"."""
+    credential: str | None = None
+    """The name of the secret that the tool acts with, such as "GITHUB_TOKEN"; never its value."""
+    account: AccountFunction | None = None
+    """`await account(op)`: the account that the credential resolves to."""
+
+    def __post_init__(self) -> None:
+        """Check what only goes wrong at the worst moment otherwise."""
+        _check_tool(self)
+
+    def __repr__(self) -> str:
+        return f"Tool({self.name!r}, effect={self.effect.name!r}, version={self.version!r})"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """The bare function, without any guarantee: for unit tests of the tool's own code."""
+        return self.function(*args, **kwargs)
+
+    @property
+    def parameters_schema(self) -> dict[str, object]:
+        """JSON schema of the arguments: a closed object without `$ref`."""
+        return self.parameters.schema
+
+    @property
+    def lookup(self) -> LookupFunction | None:
+        """The effect's lookup function, if it has one."""
+        return self.effect.lookup
+
+    @property
+    def is_async(self) -> bool:
+        """True if the function is a coroutine function: its call is awaited, not run in a thread."""
+        return inspect.iscoroutinefunction(self.function)
+
+    def using(self, **changes: Unpack[Changes]) -> Tool[P, R]:
+        """A configured copy. Raises TypeError or ValueError as `tool` does."""
+        settled: dict[str, object] = {key: value for key, value in changes.items() if key not in ("settle", "approval")}
+        if "approval" in changes:
+            settled["approval"] = _approval(changes["approval"])
+        if "settle" in changes:
+            if changes["settle"] < 0:
+                raise ValueError("settle is in seconds and not negative")
+            effect = changes.get("effect", self.effect)
+            settled["effect"] = msgspec.structs.replace(effect, settle=float(changes["settle"]))
+        unknown = sorted(set(settled) - set(Changes.__annotations__))
+        if unknown:
+            raise TypeError(f"tool {self.name!r}: using() cannot change {', '.join(unknown)}")
+        return msgspec.structs.replace(self, **settled)
+
+    def call(self, **arguments: object) -> ToolCall:
+        """A checked call for `perform`: Python values, converted to the JSON-ready arguments that are stored.
+
+        Raises InvalidInput, naming the parameter.
+        """
+        try:
+            plain = msgspec.to_builtins(arguments, str_keys=True, order="deterministic")
+        except (TypeError, ValueError, RecursionError) as problem:
+            raise InvalidInput(f"{self.name}: an argument cannot be written as JSON ({problem})") from None
+        return ToolCall(self, self.check_arguments(plain))
+
+    def check_arguments(self, raw: str | Mapping[str, object] | None) -> dict[str, object]:
+        """The arguments JSON-ready, defaults filled in: what is hashed, shown, approved and bound.
+
+        '', blanks and null mean none. Raises InvalidInput with a text that the model can use; nothing is repaired.
+        """
+        try:
+            given = parse_arguments(raw or "") if raw is None or isinstance(raw, str) else check_plain(dict(raw))
+            plain = self.parameters.normal(given)
+            if self.prepare is not None:
+                plain = self.parameters.normal(check_plain(dict(self.prepare(plain))))
+        except InvalidInput as problem:
+            raise InvalidInput(f"{self.name}: {problem}", details=problem.details) from None
+        return plain
+
+    def bind(self, arguments: Arguments) -> dict[str, object]:
+        """Checked arguments as the Python values of the function's parameters. Raises InvalidInput."""
+        return self.parameters.convert(arguments)
+
+    def make_call(self, op: Operation, arguments: Arguments) -> Callable[[], object]:
+        """The call itself, arguments bound now; an async tool's gives a coroutine. Raises InvalidInput."""
+        values, first = self.bind(arguments), (op,) if self.parameters.takes_operation else ()
+        function: Callable[..., object] = self.function
+        return lambda: function(*first, **values)
+
+    def make_lookup(self, op: Operation, arguments: Arguments) -> Callable[[], object]:
+        """The effect's lookup as a call; the result may be awaitable. Raises InvalidInput; needs a lookup."""
+        assert self.effect.lookup is not None, f"tool {self.name!r} has no lookup"
+        return self._with_operation(self.effect.lookup, op, arguments)
+
+    def make_precondition(self, op: Operation, arguments: Arguments) -> Callable[[], object]:
+        """The precondition as a call; the result may be awaitable. Raises InvalidInput; needs a precondition."""
+        assert self.precondition is not None, f"tool {self.name!r} has no precondition"
+        return self._with_operation(self.precondition, op, arguments)
+
+    def _with_operation(
+        self, function: Callable[..., object], op: Operation, arguments: Arguments
+    ) -> Callable[[], object]:
+        values = _accepted(function, self.bind(arguments), skip=1)
+        return lambda: function(op, **values)
+
+    def needs_approval(self, arguments: Arguments) -> bool:
+        """Whether a person must approve this call. An exception in `when` means yes."""
+        if self.approval is None or self.approval.when is None:
+            return self.approval is not None
+        try:
+            return bool(self.approval.when(**_accepted(self.approval.when, self.bind(arguments))))
+        except Exception:
+            return True
+
+    def refusal(self, arguments: Arguments) -> str | None:
+        """Why the tool's limits refuse these arguments, for the model; None if they do not. Asked before approval."""
+        if self.limits is None:
+            return None
+        try:
+            return self.limits(arguments)
+        except Exception as problem:
+            return f"{self.name}: its limits could not be checked ({type(problem).__name__})"
+
+    def operation_key(self, arguments: Arguments) -> str | None:
+        """`<tool>:<key>` from the tool's key function, or None where the tool has none.
+
+        Raises InvalidInput for a key that is not a text of 1 to 500 characters under the value rule.
+        """
+        if self.key is None:
+            return None
+        key: object = self.key(**_accepted(self.key, self.bind(arguments)))
+        if not isinstance(key, str) or not 0 < len(key) <= KEY_CHARACTERS_MAX:
+            raise InvalidInput(
+                f"{self.name}: its key function must return a text of 1 to {KEY_CHARACTERS_MAX} characters"
+            )
+        canonical(key)
+        return f"{self.name}:{key}"
+
+    def identity_hash(self, arguments: Arguments) -> str:
+        """SHA-256 over tool name and identity arguments: equal for what counts as the same action."""
+        fields = self.parameters.names if self.identity is None else self.identity
+        return digest(canonical([self.name, {name: arguments.get(name) for name in fields}]))
+
+    def target_text(self, arguments: Arguments) -> str:
+        """What the call acts on, such as "acme/app#128"; '' where the tool does not say or its function raises."""
+        if self.target is None:
+            return ""
+        try:
+            return str(self.target(arguments))
+        except Exception:
+            return ""
+
+
+class Declare(Protocol):
+    """What `tool(…)` returns: it makes a function the tool, with the function's own types."""
+
+    def __call__(self, function: Callable[Q, S], /) -> Tool[Q, S]:
+        """The tool; calling it calls the function."""
+        ...
+
+
+class ToolCall(msgspec.Struct, frozen=True, eq=False):
+    """One tool with checked arguments."""
+
+    tool: Tool
+    arguments: dict[str, object]
+
+
+def tool(
+    function: Callable[..., object] | None = None,
+    /,
+    *,
+    effect: Effect | None = None,
+    approval: ApprovalChoice = "never",
+    identity: tuple[str, ...] | None = None,
+    timeout: float = TIMEOUT_SECONDS,
+    attempts: int = ATTEMPTS,
+    compensate: Callable[..., object] | None = None,
+    key: Callable[..., str] | None = None,
+    display: Display = _NO_DISPLAY,
+    precondition: Callable[..., object] | None = None,
+    name: str | None = None,
+    version: str = "1",
+    description: str | None = None,
+    starts_programs: bool = False,
+    limits: Callable[[Arguments], str | None] | None = None,
+    prepare: Callable[[Arguments], Arguments] | None = None,
+    target: Callable[[Arguments], str] | None = None,
+    credential: str | None = None,
+    account: AccountFunction | None = None,
+) -> Declare:
+    """Declare a function as a tool. `effect` says how the world may be asked about a call, and has no default.
+
+    The docstring is what the model reads; the schema comes from the types; an Operation, if wanted, is the first
+    positional parameter. `timeout` is in seconds and holds for one attempt. `key`, `precondition`, `compensate` and
+    `Approval(when=…)` get the arguments by name, those that they name; `limits`, `prepare` and `target` get them as one
+    mapping. `limits` returns a text that refuses the call before anybody is asked, or None; `prepare` returns the
+    arguments in their one normal form and must not change its own result.
+
+    Raises TypeError or ValueError, naming tool and parameter, for a declaration that could not be kept.
+    """
+    if function is not None or not isinstance(effect, Effect):
+        raise TypeError(_effect_fault(function, effect))
+    declared: Effect = effect
+
+    def declare(declaring: Callable[Q, S], /) -> Tool[Q, S]:
+        if isinstance(declaring, Tool):
+            raise TypeError(f"{declaring.name!r} is a tool already; tool.using(…) gives a configured copy")
+        parameters = read_parameters(declaring, sys._getframe(1).f_locals)
+        return Tool(
+            function=declaring,
+            parameters=parameters,
+            name=parameters.function_name if name is None else name,
+            effect=declared,
+            description=parameters.description if description is None else description,
+            version=version,
+            approval=_approval(approval),
+            identity=identity,
+            timeout=timeout,
+            attempts=attempts,
+            compensate=compensate,
+            key=key,
+            display=display,
+            precondition=precondition,
+            starts_programs=starts_programs,
+            limits=limits,
+            prepare=prepare,
+            target=target,
+            credential=credential,
+            account=account,
+        )
+
+    return declare
+
+
+def _effect_fault(function: object, effect: object) -> str:
+    named = f"tool {getattr(function, '__name__', '')!r}: " if function is not None else "@tool: "
+    if effect is None:
+        return f"{named}effect= is missing; write @tool(effect=…) with one of {_EFFECT_CHOICES}"
+    return f"{named}effect= is a {type(effect).__name__}, not a declared effect; it is one of {_EFFECT_CHOICES}"
+
+
+def _approval(choice: ApprovalChoice | None) -> Approval | None:
+    if choice is None or choice == "never":
+        return None
+    if choice == "always":
+        return Approval()
+    if isinstance(choice, Approval):
+        return choice
+    raise TypeError(f'approval= is "never", "always" or Approval(when=…, permission=…, expires=…), not {choice!r}')
+
+
+# ---- checks at definition
+
+
+def _check_tool(tool: Tool[..., object]) -> None:
+    where = f"tool {tool.name!r}"
+    if _NAME.fullmatch(tool.name) is None:
+        raise ValueError(f"{where}: a name has letters, digits, _ and -, at most 64, and does not begin with a digit")
+    if not tool.timeout > 0:
+        raise ValueError(f"{where}: timeout is in seconds and positive")
+    if tool.attempts < 1:
+        raise ValueError(f"{where}: attempts is at least 1")
+    if not isinstance(tool.version, str) or not tool.version:
+        raise TypeError(f'{where}: version is a text such as "1"')
+    if inspect.isgeneratorfunction(tool.function) or inspect.isasyncgenfunction(tool.function):
+        raise TypeError(f"{where}: a generator cannot be a tool; return one value")
+    _check_identity(where, tool)
+    _check_display(where, tool.display)
+    names = tool.parameters.names
+    _check_names(where, "lookup", tool.effect.lookup, names, skip=1)
+    _check_names(where, "precondition", tool.precondition, names, skip=1)
+    _check_names(where, "key", tool.key, names)
+    _check_names(where, "Approval(when=…)", tool.approval.when if tool.approval else None, names)
+
+
+def _check_identity(where: str, tool: Tool[..., object]) -> None:
+    if isinstance(tool.identity, str):
+        raise TypeError(f'{where}: identity is a tuple of argument names; write identity=("{tool.identity}",)')
+    missing = [name for name in tool.identity or () if name not in tool.parameters.names]
+    if missing:
+        raise TypeError(f"{where}: identity names {missing[0]!r}, which is not one of its parameters")
+
+
+def _check_display(where: str, display: Display) -> None:
+    for key, texts in display.items():
+        if key not in _DISPLAY_KEYS or not isinstance(texts, Mapping) or "en" not in texts:
+            raise TypeError(
+                f'{where}: display is {{"doing": {{"en": …, "zh-CN": …}}, "checking": {{…}}}}, "en" at least'
+            )
+
+
+def _check_names(
+    where: str, what: str, function: Callable[..., object] | None, names: tuple[str, ...], skip: int = 0
+) -> None:
+    """A helper function may ask for what the tool has, for anything with a default, or for everything by `**`."""
+    if function is None:
+        return
+    if not callable(function):
+        raise TypeError(f"{where}: {what} is a function, not a {type(function).__name__}")
+    given = list(inspect.signature(function).parameters.values())
+    if len([one for one in given if one.kind is not one.KEYWORD_ONLY and one.kind is not one.VAR_KEYWORD]) < skip:
+        raise TypeError(f"{where}: its {what} takes the Operation as its first parameter")
+    for parameter in given[skip:]:
+        optional = parameter.default is not parameter.empty
+        by_any_name = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+        if parameter.name not in names and not optional and not by_any_name:
+            has = ", ".join(names) or "none"
+            raise TypeError(
+                f"{where}: its {what} asks for {parameter.name!r}, which the tool does not have (it has {has})"
+            )
+
+
+def _accepted(function: Callable[..., object], values: Mapping[str, object], skip: int = 0) -> dict[str, object]:
+    """Those of `values` that `function` takes by name."""
+    given = list(inspect.signature(function).parameters.values())[skip:]
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in given):
+        return dict(values)
+    return {parameter.name: values[parameter.name] for parameter in given if parameter.name in values}

@@ -1,0 +1,76 @@
+"""The Python blocks of the documentation: each compiles, and one behind `<!-- run -->` is run as it stands."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"^(?P<run><!-- run -->\n\s*)?```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+RUN_SECONDS_MAX = 60
+
+
+@dataclass(frozen=True)
+class Block:
+    """One Python block of a document."""
+
+    path: Path
+    line: int
+    code: str
+    runs: bool
+
+    @property
+    def place(self) -> str:
+        return f"{self.path.relative_to(ROOT)}:{self.line}"
+
+
+def _blocks() -> list[Block]:
+    paths = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+    return [block for path in paths for block in _blocks_of(path)]
+
+
+def _blocks_of(path: Path) -> list[Block]:
+    text = path.read_text(encoding="utf-8")
+    return [
+        Block(path, text.count("\n", 0, match.start("code")), match["code"], match["run"] is not None)
+        for match in BLOCK.finditer(text)
+    ]
+
+
+def test_the_readme_shows_an_agent_and_a_block_that_runs() -> None:
+    blocks = _blocks_of(ROOT / "README.md")
+    assert any("Agent(" in block.code for block in blocks)
+    assert any(block.runs for block in blocks)
+
+
+def test_both_readmes_hold_the_same_code() -> None:
+    english, chinese = (_blocks_of(ROOT / name) for name in ("README.md", "README.zh-CN.md"))
+    assert [block.code for block in english] == [block.code for block in chinese]
+
+
+def test_blocks_compile() -> None:
+    for block in _blocks():
+        compile(block.code, block.place, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+
+
+def test_runnable_blocks_run(tmp_path: Path) -> None:
+    for number, block in enumerate(block for block in _blocks() if block.runs):
+        place = tmp_path / str(number)
+        place.mkdir()
+        script = place / "example.py"
+        script.write_text(block.code, encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, "-W", "error", str(script)],
+            cwd=place,
+            env={**os.environ, "SUREFOOT_STORE": f"sqlite:///{place}/surefoot.db"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=RUN_SECONDS_MAX,
+        )
+        assert done.returncode == 0, f"{block.place} failed:\n{done.stdout}\n{done.stderr}"

@@ -1,0 +1,57 @@
+"""What `import surefoot` costs: a rescue must start fast, so it loads nothing that it does not need."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+
+HEAVY = {"pydantic", "pydantic_core", "pydantic_ai", "openai", "httpcore", "httpx", "httpx2", "anyio", "requests"}
+FLOOR = "import asyncio, sqlite3"
+EXTRA_SECONDS_MAX = 0.06
+ROUNDS = 9
+BLOCKS_MAX = 3
+
+
+def _loaded_by(code: str) -> set[str]:
+    out = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    return {name.split(".")[0] for name in json.loads(out)}
+
+
+def test_import_loads_neither_pydantic_nor_httpx_nor_pydantic_ai() -> None:
+    loaded = _loaded_by("import surefoot\n[getattr(surefoot, name) for name in surefoot.__all__]")
+    assert {"surefoot", "msgspec"} <= loaded, "surefoot was not really loaded"
+    assert loaded & HEAVY == set()
+
+
+def test_the_heavy_ones_are_noticed() -> None:
+    assert "httpx" in _loaded_by("import httpx")
+
+
+def _seconds(code: str) -> float:
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], check=True)
+    return time.perf_counter() - began
+
+
+def _extra_seconds() -> float:
+    """The median of what `import surefoot` takes more than its floor, measured in turns."""
+    pairs = [(_seconds(FLOOR), _seconds(f"{FLOOR}, surefoot")) for _ in range(ROUNDS)]
+    return statistics.median(with_surefoot - floor for floor, with_surefoot in pairs)
+
+
+def test_import_costs_little_more_than_asyncio_and_sqlite3() -> None:
+    # Other work on the machine only ever makes it slower, so the best of a few blocks is the truest.
+    measured = []
+    for _ in range(BLOCKS_MAX):
+        measured.append(_extra_seconds())
+        if measured[-1] <= EXTRA_SECONDS_MAX:
+            break
+    assert min(measured) <= EXTRA_SECONDS_MAX, f"seconds more than `{FLOOR}`: {measured}"

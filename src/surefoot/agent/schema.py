@@ -107,6 +107,41 @@ def split_docstring(text: str) -> tuple[str, dict[str, str]]:
     return rest.strip(), {key: value for key, value in texts.items() if value}
 
 
+# ---- helper functions of a tool: lookup, precondition, key, when
+
+
+def check_names(
+    where: str, what: str, function: Callable[..., object] | None, names: tuple[str, ...], skip: int = 0
+) -> None:
+    """Refuse a helper function that asks for what the tool does not have; `skip` counts its Operation.
+
+    It may ask for any of `names`, for anything with a default, and for everything by `**`. Raises TypeError.
+    """
+    if function is None:
+        return
+    if not callable(function):
+        raise TypeError(f"{where}: {what} is a function, not a {type(function).__name__}")
+    given = list(inspect.signature(function).parameters.values())
+    if len([one for one in given if one.kind is not one.KEYWORD_ONLY and one.kind is not one.VAR_KEYWORD]) < skip:
+        raise TypeError(f"{where}: its {what} takes the Operation as its first parameter")
+    for parameter in given[skip:]:
+        optional = parameter.default is not parameter.empty
+        by_any_name = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+        if parameter.name not in names and not optional and not by_any_name:
+            has = ", ".join(names) or "none"
+            raise TypeError(
+                f"{where}: its {what} asks for {parameter.name!r}, which the tool does not have (it has {has})"
+            )
+
+
+def accepted(function: Callable[..., object], values: Mapping[str, object], skip: int = 0) -> dict[str, object]:
+    """Those of `values` that `function` takes by name."""
+    given = list(inspect.signature(function).parameters.values())[skip:]
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in given):
+        return dict(values)
+    return {parameter.name: values[parameter.name] for parameter in given if parameter.name in values}
+
+
 # ---- signature
 
 

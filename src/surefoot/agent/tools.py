@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypedDict, Unpack
 
 import msgspec
 
-from surefoot.agent.schema import Parameters, read_parameters
+from surefoot.agent.schema import Parameters, accepted, check_names, read_parameters
 from surefoot.core.values import canonical, check_plain, digest, parse_arguments
 from surefoot.effects import Effect, LookupFunction, Operation
 from surefoot.errors import InvalidInput
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     R = TypeVar("R", default=object, covariant=True)
     Q = ParamSpec("Q")
     S = TypeVar("S")
+    T = TypeVar("T")
 else:
     from typing import ParamSpec, TypeVar
 
@@ -35,6 +36,7 @@ else:
     R = TypeVar("R", covariant=True)
     Q = ParamSpec("Q")
     S = TypeVar("S")
+    T = TypeVar("T")
 
 TIMEOUT_SECONDS = 30.0
 ATTEMPTS = 8
@@ -198,7 +200,7 @@ class Tool(msgspec.Struct, Generic[P, R], frozen=True, eq=False, kw_only=True):
             given = parse_arguments(raw or "") if raw is None or isinstance(raw, str) else check_plain(dict(raw))
             plain = self.parameters.normal(given)
             if self.prepare is not None:
-                plain = self.parameters.normal(check_plain(dict(self.prepare(plain))))
+                plain = self.parameters.normal(check_plain(dict(_asked(self.prepare, plain))))
         except InvalidInput as problem:
             raise InvalidInput(f"{self.name}: {problem}", details=problem.details) from None
         return plain
@@ -226,7 +228,7 @@ class Tool(msgspec.Struct, Generic[P, R], frozen=True, eq=False, kw_only=True):
     def _with_operation(
         self, function: Callable[..., object], op: Operation, arguments: Arguments
     ) -> Callable[[], object]:
-        values = _accepted(function, self.bind(arguments), skip=1)
+        values = accepted(function, self.bind(arguments), skip=1)
         return lambda: function(op, **values)
 
     def needs_approval(self, arguments: Arguments) -> bool:
@@ -234,7 +236,7 @@ class Tool(msgspec.Struct, Generic[P, R], frozen=True, eq=False, kw_only=True):
         if self.approval is None or self.approval.when is None:
             return self.approval is not None
         try:
-            return bool(self.approval.when(**_accepted(self.approval.when, self.bind(arguments))))
+            return bool(self.approval.when(**accepted(self.approval.when, self.bind(arguments))))
         except Exception:
             return True
 
@@ -254,7 +256,7 @@ class Tool(msgspec.Struct, Generic[P, R], frozen=True, eq=False, kw_only=True):
         """
         if self.key is None:
             return None
-        key: object = self.key(**_accepted(self.key, self.bind(arguments)))
+        key: object = _asked(self.key, **accepted(self.key, self.bind(arguments)))
         if not isinstance(key, str) or not 0 < len(key) <= KEY_CHARACTERS_MAX:
             raise InvalidInput(
                 f"{self.name}: its key function must return a text of 1 to {KEY_CHARACTERS_MAX} characters"
@@ -394,10 +396,10 @@ def _check_tool(tool: Tool[..., object]) -> None:
     _check_identity(where, tool)
     _check_display(where, tool.display)
     names = tool.parameters.names
-    _check_names(where, "lookup", tool.effect.lookup, names, skip=1)
-    _check_names(where, "precondition", tool.precondition, names, skip=1)
-    _check_names(where, "key", tool.key, names)
-    _check_names(where, "Approval(when=…)", tool.approval.when if tool.approval else None, names)
+    check_names(where, "lookup", tool.effect.lookup, names, skip=1)
+    check_names(where, "precondition", tool.precondition, names, skip=1)
+    check_names(where, "key", tool.key, names)
+    check_names(where, "Approval(when=…)", tool.approval.when if tool.approval else None, names)
 
 
 def _check_identity(where: str, tool: Tool[..., object]) -> None:
@@ -416,30 +418,12 @@ def _check_display(where: str, display: Display) -> None:
             )
 
 
-def _check_names(
-    where: str, what: str, function: Callable[..., object] | None, names: tuple[str, ...], skip: int = 0
-) -> None:
-    """A helper function may ask for what the tool has, for anything with a default, or for everything by `**`."""
-    if function is None:
-        return
-    if not callable(function):
-        raise TypeError(f"{where}: {what} is a function, not a {type(function).__name__}")
-    given = list(inspect.signature(function).parameters.values())
-    if len([one for one in given if one.kind is not one.KEYWORD_ONLY and one.kind is not one.VAR_KEYWORD]) < skip:
-        raise TypeError(f"{where}: its {what} takes the Operation as its first parameter")
-    for parameter in given[skip:]:
-        optional = parameter.default is not parameter.empty
-        by_any_name = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
-        if parameter.name not in names and not optional and not by_any_name:
-            has = ", ".join(names) or "none"
-            raise TypeError(
-                f"{where}: its {what} asks for {parameter.name!r}, which the tool does not have (it has {has})"
-            )
-
-
-def _accepted(function: Callable[..., object], values: Mapping[str, object], skip: int = 0) -> dict[str, object]:
-    """Those of `values` that `function` takes by name."""
-    given = list(inspect.signature(function).parameters.values())[skip:]
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in given):
-        return dict(values)
-    return {parameter.name: values[parameter.name] for parameter in given if parameter.name in values}
+def _asked(function: Callable[..., T], *args: object, **kwargs: object) -> T:
+    """What a function of the declaration answers; an exception in it refuses the call."""
+    try:
+        return function(*args, **kwargs)
+    except InvalidInput:
+        raise
+    except Exception as problem:
+        name = getattr(function, "__name__", "a function of the declaration")
+        raise InvalidInput(f"{name} could not judge these arguments ({type(problem).__name__})") from problem

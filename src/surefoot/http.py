@@ -133,6 +133,10 @@ class Response:
         return self.body
 
 
+class TimedOut(InDoubt):
+    """InDoubt because a time was over after the first byte."""
+
+
 class SystemHttp:
     """The real HTTP door. `hook` is called around connecting, writing and reading."""
 
@@ -366,7 +370,7 @@ def _sort_exception(where: str, exc: Exception) -> NotSent | InDoubt:
     text = f"{where}: {_KINDS.get(name, name)}"
     if name in ("ConnectError", "ConnectTimeout", "PoolTimeout"):
         return NotSent(text)
-    return InDoubt(text)
+    return TimedOut(text) if name in ("TimeIsOver", "ReadTimeout", "WriteTimeout") else InDoubt(text)
 
 
 def _url(text: str, params: Mapping[str, str | int]) -> tuple[bytes, bytes, int | None, bytes]:

@@ -1,0 +1,225 @@
+"""Was the comment created? Three answers, and the middle one, Absent, has to be earned.
+
+Found: a comment of our account, at our place, with our marker and a MAC that fits. Time is no reason to reject it.
+Absent: the account is known, the repository is the one that was named, every page of comments was read, what was listed
+agrees with the issue's own count before and after, nothing stands there that could be ours, and no comment was deleted
+in the window, as far as GitHub shows it. Everything else is Undetermined, with a reason:
+
+    account_unknown    GitHub does not say whose the token is: set SUREFOOT_GITHUB_ACCOUNT
+    account_changed    a comment of another account carries our marker with a MAC made for that account
+    marker_altered     our account's comment holds our key, but its MAC does not fit
+    marker_missing     our account's comment, made in the window, has the same text without any marker
+    count_mismatch     the listing and the issue's count disagree: one of them is stale
+    deletion_seen      a comment of this issue was deleted in the window
+    moved, not_found, gone, unauthorized, forbidden, rate_limited, refused, server_error, timeout, unreachable,
+    bad_json, too_many_pages
+                       a request did not end in a 200 that can be read
+
+With `rate_limited`, the coverage holds `retry_after_seconds`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import msgspec
+
+from surefoot.connectors.github_api import (
+    Account,
+    BadAnswer,
+    GitHub,
+    TooManyPages,
+    check_place,
+    number_in,
+    object_in,
+    place_of,
+    text_in,
+)
+from surefoot.core.marker import REMOVED, encode_key, strip_namespace
+from surefoot.effects import Absent, Found, InDoubt, NotSent, Operation, Receipt, Refused, Undetermined, Verdict
+from surefoot.http import TimedOut
+
+_REASONS = {301: "moved", 302: "moved", 307: "moved", 308: "moved"}
+_REASONS |= {401: "unauthorized", 403: "forbidden", 404: "not_found", 410: "gone"}
+_MARKER = re.compile(r"(?m)^[^\S\n]*<!-- agent-operation:([A-Za-z0-9_.:%]+) k=[0-9a-f]{8} mac=[0-9a-f]+ -->[^\S\n]*$")
+
+
+class Stop(Exception):
+    """The lookup cannot go on: its reason, and how long to wait where GitHub says so."""
+
+    def __init__(self, reason: str, retry_after: float | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.retry_after = retry_after
+
+
+class Comment(msgspec.Struct, frozen=True):
+    """What counts of a comment."""
+
+    id: int
+    url: str
+    body: str
+    author_id: int | None
+    created_at: float
+
+
+async def find_issue_comment(op: Operation, repo: str, issue_number: int, body: str) -> Verdict:
+    """Look for the comment of `op` on an issue or pull request. Reads only; raises InvalidInput for a bad place."""
+    check_place(repo, issue_number)
+    search = _Search(op, repo, issue_number, body)
+    try:
+        return await search.run()
+    except Stop as stop:
+        if search.hits:
+            return search.found()
+        wait = {} if stop.retry_after is None else {"retry_after_seconds": stop.retry_after}
+        return Undetermined(stop.reason, coverage={**search.coverage, **wait})
+
+
+class _Search:
+    """One lookup: what it has seen so far."""
+
+    def __init__(self, op: Operation, repo: str, number: int, body: str) -> None:
+        self.op = op
+        self.repo = repo
+        self.path = f"/repos/{repo}/issues/{number}"
+        self.place = place_of(repo, number)
+        self.text = _plain(body)
+        # GitHub's times are whole seconds: a comment made in the window's first second belongs to it.
+        self.window_start = float(int(op.search_from))
+        self.hits: dict[int, Receipt] = {}
+        self.doubts: list[str] = []
+        self.coverage: dict[str, object] = {"place": self.place}
+
+    async def run(self) -> Verdict:
+        """The verdict. Raises Stop where it cannot be reached."""
+        try:
+            async with GitHub(self.op) as github:
+                return await self._look(github)
+        except (Refused, InDoubt, NotSent, BadAnswer, TooManyPages) as exc:
+            raise _stop(exc) from None
+
+    def found(self) -> Found:
+        """The hits: the oldest is the effect, the others are its doubles."""
+        receipts = [self.hits[number] for number in sorted(self.hits)]
+        return Found(receipts[0], also=tuple(receipts[1:]), coverage=dict(self.coverage))
+
+    async def _look(self, github: GitHub) -> Verdict:
+        account = await github.account()
+        if account is None:
+            raise Stop("account_unknown")
+        self.coverage["account"] = f"{account.login}:{account.id}"
+        await self._check_repo(github)
+        before = self.coverage["count_before"] = await self._count(github)
+        listed = await self._read_comments(github, account)
+        if self.hits:
+            return self.found()
+        after = self.coverage["count_after"] = await self._count(github)
+        if self.doubts:
+            raise Stop(self.doubts[0])
+        if not before == listed == after:
+            raise Stop("count_mismatch")
+        await self._check_deletions(github)
+        return Absent(coverage=dict(self.coverage))
+
+    async def _check_repo(self, github: GitHub) -> None:
+        repo = await github.read(f"/repos/{self.repo}")
+        if text_in(repo, "full_name").lower() != self.repo.lower():
+            raise Stop("moved")
+
+    async def _count(self, github: GitHub) -> int:
+        issue = await github.read(self.path)
+        if f"/{number_in(issue, 'number')}" != self.path[self.path.rindex("/") :]:
+            raise Stop("moved")
+        return number_in(issue, "comments")
+
+    async def _read_comments(self, github: GitHub, account: Account) -> int:
+        """Read every page, also after a hit, so that doubles are seen. The number of different comments."""
+        ids: set[int] = set()
+        pages = 0
+        async for page in github.pages(f"{self.path}/comments"):
+            pages += 1
+            for item in page:
+                comment = _comment(item)
+                ids.add(comment.id)
+                self._judge(comment, account)
+            self.coverage |= {"pages": pages, "listed": len(ids)}
+        return len(ids)
+
+    def _judge(self, comment: Comment, account: Account) -> None:
+        """A stranger's comment counts for nothing, whatever it holds, unless only our key can have made its marker."""
+        if comment.author_id != account.id:
+            if comment.author_id is not None and self._scan(comment, str(comment.author_id)) == "ours":
+                self.doubts.append("account_changed")
+            return
+        # A marker without account was signed while the account was not known yet.
+        scans = {self._scan(comment, str(account.id)), self._scan(comment, "")}
+        if "ours" in scans:
+            self.hits[comment.id] = receipt_of(comment.id, comment.url)
+        elif "forged" in scans:
+            self.doubts.append("marker_altered")
+        elif comment.created_at >= self.window_start and self._same_text(comment.body):
+            self.doubts.append("marker_missing")
+
+    def _scan(self, comment: Comment, account: str) -> str:
+        return self.op.scan(comment.body, place=self.place, account=account)
+
+    def _same_text(self, body: str) -> bool:
+        """Our text without our marker; the same text with another operation's marker is that operation's comment."""
+        others = [key for key in _MARKER.findall(body) if key != encode_key(self.op.key)]
+        return not others and _plain(body) == self.text
+
+    async def _check_deletions(self, github: GitHub) -> None:
+        async for page in github.pages(f"{self.path}/events"):
+            for event in page:
+                if event.get("event") == "comment_deleted" and _seconds(event) >= self.window_start:
+                    raise Stop("deletion_seen")
+
+
+def receipt_of(number: int, url: str) -> Receipt:
+    """What is kept of a comment: its id and its link."""
+    return Receipt(resource_id=str(number), url=url or None, output={"id": number, "url": url})
+
+
+def _stop(exc: Exception) -> Stop:
+    match exc:
+        case BadAnswer():
+            return Stop("bad_json")
+        case TooManyPages():
+            return Stop("too_many_pages")
+        case TimedOut():
+            return Stop("timeout")
+        case Refused(retry_after=float(wait)):
+            return Stop("rate_limited", wait)
+        case Refused(status=status):
+            return Stop(_REASONS.get(status or 0, "refused"))
+        case InDoubt(status=int()):
+            return Stop("server_error")
+        case _:
+            return Stop("unreachable")
+
+
+def _comment(item: Mapping[str, object]) -> Comment:
+    user = object_in(item, "user")
+    return Comment(
+        id=number_in(item, "id"),
+        url=text_in(item, "html_url"),
+        body=text_in(item, "body"),
+        author_id=number_in(user, "id") if user else None,
+        created_at=_seconds(item),
+    )
+
+
+def _seconds(item: Mapping[str, object]) -> float:
+    try:
+        at = datetime.fromisoformat(text_in(item, "created_at"))
+    except ValueError:
+        raise BadAnswer("created_at is no time") from None
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+
+
+def _plain(text: str) -> str:
+    """A text without markers and without the differences that storing and editing make to blanks."""
+    return " ".join(strip_namespace(text).replace(REMOVED, "").split())

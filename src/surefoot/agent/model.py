@@ -1,0 +1,133 @@
+"""The model port: what the loop asks of a model and what it gets back, in words that belong to no provider.
+
+A model call changes nothing outside, so it may be repeated. A port never retries by itself: it raises one of three
+errors, and the runtime decides.
+
+    ModelError
+    +-- ModelRetryable      429, 5xx, time-outs: the same request may work later
+    +-- ModelNeedsPerson    401, 403, quota, unknown model: works once a person has mended something
+    +-- ModelRefused        400: this request will never work
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+
+class CallPart(msgspec.Struct, frozen=True):
+    """A tool call as the model wrote it. `arguments` is its own text, parsed by nobody yet.
+
+    `wire_id` is the provider's id; in a response it may be empty, since some providers omit ids, or repeat them.
+    """
+
+    wire_id: str
+    name: str
+    arguments: str
+
+
+class UserMessage(msgspec.Struct, frozen=True, tag="user", tag_field="role"):
+    """What a person said."""
+
+    text: str
+
+
+class AssistantMessage(msgspec.Struct, frozen=True, tag="assistant", tag_field="role"):
+    """What the model said and the calls that it proposed, in its order."""
+
+    text: str
+    calls: tuple[CallPart, ...] = ()
+
+
+class ToolResultMessage(msgspec.Struct, frozen=True, tag="tool", tag_field="role"):
+    """The one result of one call."""
+
+    wire_id: str
+    name: str
+    content: str
+    is_error: bool = False
+
+
+class NoteMessage(msgspec.Struct, frozen=True, tag="note", tag_field="role"):
+    """Something the runtime tells the model, such as a receipt that came late. Providers see it as a user's text."""
+
+    text: str
+
+
+WireMessage = UserMessage | AssistantMessage | ToolResultMessage | NoteMessage
+
+
+class ToolSpec(msgspec.Struct, frozen=True):
+    """A tool as the model sees it. `parameters` is a JSON schema of type object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, object]
+
+
+class ModelRequest(msgspec.Struct, frozen=True):
+    """Everything a model call depends on. `settings` are the provider-neutral ones, such as `max_tokens`."""
+
+    instructions: str
+    messages: tuple[WireMessage, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    settings: Mapping[str, object] = {}
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Tokens, as the provider counted them."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class ModelResponse(msgspec.Struct, frozen=True):
+    """One answer. `finish` is why it ended: stop, tool_calls, length or content_filter; `model` is who gave it."""
+
+    text: str
+    calls: tuple[CallPart, ...] = ()
+    usage: Usage = Usage()
+    finish: str = "stop"
+    model: str = ""
+
+
+class ModelError(Exception):
+    """Base of what a model call may end in. `status` is the HTTP status, if there was one."""
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ModelRetryable(ModelError):
+    """The same request may work later: 429, 5xx, a time-out, a broken connection. `retry_after` is in seconds."""
+
+    def __init__(self, message: str, *, retry_after: float | None = None, status: int | None = None) -> None:
+        super().__init__(message, status=status)
+        self.retry_after = retry_after
+
+
+class ModelNeedsPerson(ModelError):
+    """It works once a person has mended something: a missing or wrong key, no quota, an unknown model."""
+
+
+class ModelRefused(ModelError):
+    """The provider will never take this request, such as one with a broken history."""
+
+
+class Model(Protocol):
+    """The port. Implementations keep no state of a conversation between calls."""
+
+    @property
+    def name(self) -> str:
+        """How the model is called in steps and events."""
+        ...
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """One answer to `request`; exactly one request to the provider.
+
+        Raises ModelRetryable, ModelNeedsPerson or ModelRefused. A cancelled call raises CancelledError.
+        """
+        ...

@@ -174,10 +174,11 @@ _INVISIBLE = (
     r"|#[xX]0{0,8}(?:[aA][dD]|200[b-fB-F]|2060|[fF][eE][fF][fF])(?![0-9A-Fa-f]);?|shy;|zwn?j;|ZeroWidthSpace;|NoBreak;))*+"
 )
 _BLANK = rf"(?:\s|&nbsp;|{_INVISIBLE[:-2]})*+"
+# Not the long dashes: between two words they are honest punctuation.
 _HYPHEN = (
-    r"(?:\\?[-\u2010-\u2015\u2212\u2043\ufe58\ufe63\uff0d]|%2[dD]"
-    r"|&(?:amp;){0,3}(?:#0{0,8}(?:45|820[89]|821[0-3]|8722)(?![0-9]);?"
-    r"|#[xX]0{0,8}(?:2[dD]|201[0-5]|2212)(?![0-9A-Fa-f]);?|hyphen;|dash;|[nm]dash;|minus;))"
+    r"(?:\\?[-\u2010-\u2012\u2212\u2043\ufe58\ufe63\uff0d]|%2[dD]"
+    r"|&(?:amp;){0,3}(?:#0{0,8}(?:45|820[89]|8210|8722)(?![0-9]);?"
+    r"|#[xX]0{0,8}(?:2[dD]|201[0-2]|2212)(?![0-9A-Fa-f]);?|hyphen;|dash;|minus;))"
 )
 
 

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import base64
+import html
+import json
+import textwrap
+import urllib.parse
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from surefoot.core.redact import SECRET_CHARACTERS_MIN, Redactor, safe_error
+
+CANARY = 'CANARY-1/x+y "z" & ü?=%'
+TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+
+
+def _encodings(secret: str) -> dict[str, str]:
+    data = secret.encode()
+    return {
+        "plain": secret,
+        "json": json.dumps(secret),
+        "json unicode": json.dumps(secret, ensure_ascii=False),
+        "json slash": json.dumps(secret).replace("/", "\\/"),
+        "json in json": json.dumps(json.dumps({"k": secret})),
+        "repr": repr({"k": secret}),
+        "html": html.escape(secret),
+        "quote": urllib.parse.quote(secret),
+        "quote all": urllib.parse.quote(secret, safe=""),
+        "quote lower": urllib.parse.quote(secret, safe="").replace("%2F", "%2f").replace("%2B", "%2b").lower()
+        if secret.islower()
+        else urllib.parse.quote(secret, safe=""),
+        "quote plus": urllib.parse.quote_plus(secret),
+        "query": urllib.parse.urlencode({"k": secret}),
+        "hex": data.hex(),
+        "HEX": data.hex().upper(),
+        "base64": base64.b64encode(data).decode(),
+        "base64 after one": base64.b64encode(b":" + data + b"tail").decode(),
+        "base64 after two": base64.b64encode(b"u:" + data + b"tail").decode(),
+        "base64 url": base64.urlsafe_b64encode(b"u:" + data).decode(),
+        "basic auth": "Basic " + base64.b64encode(b"user:" + data).decode(),
+        "wrapped base64": "\n".join(textwrap.wrap(base64.b64encode(b"u" * 50 + data + b"v" * 50).decode(), 19)),
+        "broken over lines": "\n  ".join(textwrap.wrap(secret, 5, drop_whitespace=False)),
+    }
+
+
+@pytest.mark.parametrize("form", _encodings(CANARY))
+@pytest.mark.parametrize("secret", [CANARY, TOKEN])
+def test_c055_a_known_value_is_found_in_every_encoding(form: str, secret: str) -> None:
+    redactor = Redactor({"GITHUB_TOKEN": secret})
+    text = f"before {_encodings(secret)[form]} after"
+    assert redactor.has_known(text) == "GITHUB_TOKEN"
+    assert redactor.has_known(text.encode()) == "GITHUB_TOKEN"
+    out = redactor.text(text)
+    assert "[redacted:GITHUB_TOKEN]" in out
+    assert redactor.has_known(out) is None
+    assert out.startswith("before ") and out.endswith(" after")
+
+
+@settings(max_examples=1_000, deadline=None)
+@given(
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=8, max_size=40),
+    st.binary(max_size=5),
+    st.binary(max_size=5),
+)
+def test_c055_no_encoding_of_any_secret_survives(secret: str, before: bytes, after: bytes) -> None:
+    redactor = Redactor({"S": secret})
+    if len(secret.strip()) < SECRET_CHARACTERS_MIN:
+        return
+    data = before + secret.encode() + after
+    for form in (secret, json.dumps(secret), urllib.parse.quote(secret), data.hex(), base64.b64encode(data).decode()):
+        assert redactor.has_known(form) == "S"
+        assert redactor.has_known(redactor.text(f"<{form}>")) is None
+
+
+def test_c055_values_are_walked_through_keys_lists_and_numbers() -> None:
+    redactor = Redactor({"PIN": "123456789", "TOKEN": TOKEN})
+    value = {"a": [TOKEN, {"n": 123456789, "other": 5}], TOKEN: 1, f"x{TOKEN}": 2, f"x [redacted:TOKEN]{TOKEN[:0]}": 3}
+    assert redactor.value(value) == {
+        "a": ["[redacted:TOKEN]", {"n": "[redacted:PIN]", "other": 5}],
+        "[redacted:TOKEN]": 1,
+        "x[redacted:TOKEN]": 2,
+        "x [redacted:TOKEN]": 3,
+    }
+
+
+def test_entries_whose_keys_become_equal_are_not_lost() -> None:
+    redactor = Redactor({"T": "first-secret"})
+    redactor.add("T", "second-secret")
+    out = redactor.value({"first-secret": 1, "second-secret": 2})
+    assert out == {"[redacted:T]": 1, "[redacted:T]#2": 2}
+
+
+def test_the_longest_value_wins_and_short_values_are_not_known() -> None:
+    redactor = Redactor({"SHORT": "abc", "A": "secret-one", "B": "secret-one-and-more"})
+    assert redactor.text("abc secret-one-and-more secret-one") == "abc [redacted:B] [redacted:A]"
+
+
+def test_a_value_with_a_line_break_from_a_file_is_known_without_it() -> None:
+    assert Redactor({"T": TOKEN + "\n"}).text(f"x{TOKEN}y") == "x[redacted:T]y"
+    block = "-----BEGIN KEY-----\nabcdefghijklmnopqrstuvwx\n-----END KEY-----"
+    assert "abcdefghijklmnop" not in Redactor({"K": block}).text("log: abcdefghijklmnopqrstuvwx")
+
+
+def test_values_added_later_are_known_and_repr_shows_none() -> None:
+    redactor = Redactor()
+    assert redactor.text(TOKEN) == TOKEN
+    assert redactor.has_known(TOKEN) is None
+    redactor.add("my token!", TOKEN)
+    assert redactor.text(TOKEN) == "[redacted:my_token_]"
+    assert TOKEN not in repr(redactor)
+
+
+def test_honest_text_is_not_touched() -> None:
+    redactor = Redactor({"T": TOKEN})
+    text = "A review of the pull request.\n\n" * 500
+    assert redactor.text(text) is text
+    assert redactor.has_known(text) is None
+    assert redactor.patterns(text) == (text, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "flag"),
+    [
+        ("ghp_" + "a1B2" * 9, "github_token"),
+        ("github_pat_" + "A1_b" * 10, "github_token"),
+        ("glpat-" + "x" * 20, "gitlab_token"),
+        ("xoxb-123456789012-abcdefghij", "slack_token"),
+        ("sk_live_" + "a1" * 12, "stripe_key"),
+        ("sk-proj-" + "a1B2" * 10, "model_key"),
+        ("AKIA" + "ABCDEFGH12345678", "aws_key"),
+        ("AIza" + "x" * 35, "google_key"),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl", "jwt"),
+        ("Authorization: Bearer abcdefghijklmnop1234", "authorization_header"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabc\n-----END RSA PRIVATE KEY-----", "private_key"),
+        ("https://user:hunter2hunter2@example.org/x", "url_password"),
+        ("password=hunter22", "assigned_secret"),
+        ("'api_key': 'abcdefgh'", "assigned_secret"),
+    ],
+)
+def test_patterns_are_the_second_net(text: str, flag: str) -> None:
+    secret_part = text.split("=")[-1].split(": ")[-1].strip("'").split("@")[0].removeprefix("https://user:")[-8:]
+    out, flags = Redactor().patterns(f"a {text} b")
+    assert flags == [flag]
+    assert f"[redacted:pattern:{flag}]" in out
+    assert secret_part not in out
+    assert Redactor().text(text) == text
+    again, _ = Redactor().patterns(out)
+    assert again == out
+
+
+def test_patterns_over_values_look_at_names_too() -> None:
+    value = {"login": {"user": "x", "password": "abc"}, "note": "ghp_" + "a" * 36, "count": 3}
+    out, flags = Redactor().patterns_value(value)
+    assert out == {
+        "login": {"user": "x", "password": "[redacted:pattern:assigned_secret]"},
+        "note": "[redacted:pattern:github_token]",
+        "count": 3,
+    }
+    assert sorted(flags) == ["assigned_secret", "github_token"]
+
+
+class Unreadable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError(TOKEN)
+
+
+def test_an_error_is_told_without_secrets_traceback_or_length() -> None:
+    redactor = Redactor({"T": TOKEN})
+    assert safe_error(ValueError(f"401 for {TOKEN}"), redactor) == "ValueError: 401 for [redacted:T]"
+    assert safe_error(KeyError(), redactor) == "KeyError"
+    assert safe_error(Unreadable(), redactor) == "Unreadable: its message could not be read"
+    long = safe_error(ValueError("x" * 490 + TOKEN + "\ud800\x00" + "y" * 10_000_000), redactor)
+    assert len(long) <= 500
+    assert TOKEN[:10] not in long
+    long.encode()
+    assert "password" in safe_error(ValueError("password=hunter22"), redactor)
+    assert "hunter22" not in safe_error(ValueError("password=hunter22"), redactor)

@@ -22,8 +22,6 @@ from surefoot.core.state import Instant as Instant
 if TYPE_CHECKING:
     import httpcore
 
-    from surefoot.effects import Operation
-
 Hook = Callable[[str, Literal["before", "after"]], None]
 """Called at each door passage. May raise (a fault) or not return (a crash). The names are `commit`, `clock.sleep`,
 `random`, `http.connect`, `http.send`, `http.reply`, `model`, `tool`, `lookup`."""
@@ -78,6 +76,30 @@ class HttpTransport(Protocol):
         ...
 
 
+class Timed(Protocol):
+    """What a transport needs to know of an operation: its two times, and whether the request only reads."""
+
+    @property
+    def effect(self) -> str:
+        """The name of the effect class."""
+        ...
+
+    @property
+    def looking(self) -> bool:
+        """True inside a lookup or a precondition: the request is a read, whatever the class is."""
+        ...
+
+    @property
+    def first_byte_before(self) -> float:
+        """Boot clock, seconds: no request starts later."""
+        ...
+
+    @property
+    def last_byte_before(self) -> float:
+        """Boot clock, seconds: nothing is written later."""
+        ...
+
+
 class HttpDoor(Protocol):
     """The HTTP door: what `surefoot.http.client(op)` sends through."""
 
@@ -86,7 +108,7 @@ class HttpDoor(Protocol):
         """The clock by which the operation's two times are judged and HTTP dates are read."""
         ...
 
-    def transport(self, op: Operation) -> HttpTransport:
+    def transport(self, op: Timed) -> HttpTransport:
         """A transport for one client of one operation; it checks the operation's two times where bytes are written."""
         ...
 
@@ -127,7 +149,9 @@ class SystemEntropy:
 
 def _read_boot_id() -> str:
     if sys.platform == "darwin":
-        out = subprocess.run(["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, text=True, check=True)
+        out = subprocess.run(
+            ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, text=True, check=True
+        )
         return out.stdout.strip()
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     import httpcore
 
-    from surefoot.doors import Clock, Hook, HttpTransport
+    from surefoot.doors import Clock, Hook, HttpTransport, Timed
     from surefoot.effects import Operation
 
 BODY_BYTES_MAX = 64 * 1024 * 1024
@@ -149,7 +149,7 @@ class SystemHttp:
         """The clock by which the times of operations are judged."""
         return self._clock
 
-    def transport(self, op: Operation) -> HttpTransport:
+    def transport(self, op: Timed) -> HttpTransport:
         """A transport on sockets of its own for one client of `op`."""
         from surefoot import http_wire  # late: loads httpcore, which a process without calls does not need
 

@@ -34,8 +34,7 @@ import httpcore
 from surefoot.effects import NotSent, Refused
 
 if TYPE_CHECKING:
-    from surefoot.doors import Clock, Hook
-    from surefoot.effects import Operation
+    from surefoot.doors import Clock, Hook, Timed
 
 RECEIVE_BYTES = 65_536
 ADDRESS_SECONDS = 4.0
@@ -56,7 +55,7 @@ class TimeIsOver(Exception):
 class Gate:
     """Judges the times of one operation for one connection and counts the bytes of its present request."""
 
-    def __init__(self, op: Operation, clock: Clock, hook: Hook) -> None:
+    def __init__(self, op: Timed, clock: Clock, hook: Hook) -> None:
         self.hook = hook
         self.sent_bytes = 0
         self._op = op
@@ -214,7 +213,7 @@ class SocketStream(httpcore.AsyncNetworkStream):
 class Transport:
     """One client's connections for one operation: a fresh one for each request of an effect, kept ones for reads."""
 
-    def __init__(self, op: Operation, clock: Clock, hook: Hook) -> None:
+    def __init__(self, op: Timed, clock: Clock, hook: Hook) -> None:
         self._op = op
         self._clock = clock
         self._hook = hook

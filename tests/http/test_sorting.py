@@ -168,6 +168,8 @@ async def _tick() -> None:
         b"HTTP/1.1 201 Cre",
         b"ICY 200 OK\r\n\r\n",
         b"HTTP/1.1 201 Created\r\ncontent-encoding: gzip\r\ncontent-length: 4\r\n\r\nabcd",
+        b"HTTP/1.1 201 Created\r\ncontent-encoding: gzip\r\ncontent-length: 25\r\n\r\n"
+        + gzip.compress(b'{"id": 1}')[:25],
         b"HTTP/1.1 201 Created\r\ncontent-encoding: br\r\ncontent-length: 4\r\n\r\nabcd",
     ],
 )

@@ -161,12 +161,13 @@ async def test_the_kernel_of_a_killed_process_does_not_go_on_writing() -> None:
     go_on = asyncio.Event()
 
     async def take_later(connection: Connection) -> None:
+        await connection.read_some()
         await go_on.wait()
         await connection.read_to_end()
 
     async with serving(take_later, receive_buffer=4_096) as peer:
         child = await asyncio.create_subprocess_exec(sys.executable, "-c", CHILD, peer.url)
-        await eventually(lambda: peer.connections, "the child's connection")
+        await eventually(peer.bytes_received, "the child's first bytes")
         child.send_signal(signal.SIGKILL)
         await child.wait()
         go_on.set()

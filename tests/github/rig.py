@@ -10,7 +10,7 @@ import pytest
 
 from surefoot.connectors import github, github_api
 from surefoot.core.marker import Keyring
-from surefoot.doors import Clock, HttpDoor, HttpTransport, Instant, SystemClock, Timed, Timed
+from surefoot.doors import Clock, HttpDoor, HttpTransport, Instant, SystemClock, Timed
 from surefoot.effects import EffectName, Operation, Receipt, Verdict
 from surefoot.http import SystemHttp
 from surefoot.signing import KeyringSigner

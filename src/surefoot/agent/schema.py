@@ -5,6 +5,7 @@ The schema is what the model sees; the same types check its arguments, so that t
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 import typing
@@ -274,9 +275,32 @@ def _as_dict(value: object) -> dict[str, object]:
 
 
 def _builtins(bound: Mapping[str, object]) -> dict[str, object]:
+    for value in bound.values():
+        _complete(value)
     out = msgspec.to_builtins(dict(bound), str_keys=True, order="deterministic")
     assert isinstance(out, dict)
     return {name: out[name] for name in bound}
+
+
+def _complete(value: object) -> None:
+    """Write the defaults of dataclasses into their instances, in which msgspec leaves them out.
+
+    Otherwise they would be missing from what is approved, and a default changed later would change what runs.
+    """
+    if isinstance(value, dict):
+        parts: list[object] = [*value, *value.values()]
+    elif isinstance(value, list | tuple | set | frozenset):
+        parts = list(value)
+    elif isinstance(value, msgspec.Struct):
+        parts = [getattr(value, name) for name in value.__struct_fields__]
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        getattr(value, "__dict__", {}).update(fields)
+        parts = list(fields.values())
+    else:
+        return
+    for part in parts:
+        _complete(part)
 
 
 def _readable(problem: str) -> str:

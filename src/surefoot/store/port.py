@@ -308,7 +308,23 @@ class Store(Protocol):
         """Wait until change_count() is above `since` (other processes are noticed within 100 ms) or the time is over."""
         ...
 
+    def foreign_count(self) -> int:
+        """Grows with each commit of another process that was noticed."""
+        ...
+
+    async def foreign_changed(self, since: int, timeout_s: float) -> int:
+        """Wait until foreign_count() is above `since` (noticed within 100 ms) or the time is over."""
+        ...
+
+    async def versions(self, tenant_id: str, run_ids: Sequence[str]) -> Mapping[str, int]:
+        """The versions of these runs, as they stand now."""
+        ...
+
     # Upkeep
+
+    async def register_worker(self, worker_id: str) -> None:
+        """Note this process as a worker and hold its lock for the process's life, children included."""
+        ...
 
     async def next_wake(self, tenant_id: str) -> tuple[float | None, float | None]:
         """The earliest (mono, wall) at which an unleased run becomes ready; lease ends of others count as well."""

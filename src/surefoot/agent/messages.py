@@ -1,0 +1,111 @@
+"""From the conversation as it is stored to what a model is sent, and back. Rows are JSON; wire ids are the provider's.
+
+Providers reuse, repeat and omit call ids. On the wire a call keeps the provider's id where that is unique in the
+conversation and short enough, else it goes out under its own call_id, which is unique for ever.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from surefoot.agent.model import (
+    AssistantMessage,
+    CallPart,
+    ModelResponse,
+    NoteMessage,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+    WireMessage,
+)
+from surefoot.core.ids import call_id, run_of_step
+from surefoot.core.text import clean_text
+from surefoot.store.port import MessageRow
+
+WIRE_ID_CHARACTERS_MAX = 40
+_WIRE_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
+
+
+class AssistantBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How an assistant message is stored."""
+
+    text: str
+    calls: tuple[CallPart, ...] = ()
+    usage: Usage = Usage()
+    finish: str = "stop"
+    model: str = ""
+
+
+class ResultBody(msgspec.Struct, frozen=True):
+    """How a tool result or a note is stored."""
+
+    content: object
+    code: str | None = None
+    is_error: bool = False
+
+
+def user_body(text: str) -> bytes:
+    """A user's text as a message body, under the value rule."""
+    return msgspec.json.encode({"text": clean_text(text)})
+
+
+def assistant_body(response: ModelResponse) -> bytes:
+    """A model's answer as a message body."""
+    body = AssistantBody(
+        clean_text(response.text),
+        response.calls,
+        response.usage,
+        clean_text(response.finish),
+        clean_text(response.model),
+    )
+    return msgspec.json.encode(body)
+
+
+class History:
+    """The conversation in the words of the model port, grown row by row and never built again."""
+
+    def __init__(self) -> None:
+        self.messages: list[WireMessage] = []
+        self.position = -1
+        """Up to where rows were taken in."""
+        self._wire_ids: dict[str, tuple[str, str]] = {}
+        self._used: set[str] = set()
+
+    def extend(self, rows: Iterable[MessageRow]) -> None:
+        """Take in rows in the order of their positions: results stand in call order, directly behind their calls."""
+        for row in rows:
+            assert row.position is not None and row.position > self.position, "rows come in order, once"
+            self.position = row.position
+            self.messages.append(self._wire(row))
+
+    def _wire(self, row: MessageRow) -> WireMessage:
+        if row.role == "user":
+            return UserMessage(msgspec.json.decode(row.body)["text"])
+        if row.role == "assistant":
+            return self._assistant(row)
+        body = msgspec.json.decode(row.body, type=ResultBody)
+        if row.role == "tool_result":
+            wire_id, name = self._wire_ids[row.call_id or ""]
+            return ToolResultMessage(wire_id, name, _text(body.content), body.is_error)
+        return NoteMessage(_text(body.content))
+
+    def _assistant(self, row: MessageRow) -> AssistantMessage:
+        body = msgspec.json.decode(row.body, type=AssistantBody)
+        step = row.step_id or ""
+        sequence = int(step.rpartition("_")[2])
+        calls: list[CallPart] = []
+        for index, call in enumerate(body.calls):
+            own = call_id(run_of_step(step), sequence, index)
+            usable = _WIRE_ID.fullmatch(call.wire_id) is not None and call.wire_id not in self._used
+            wire_id = call.wire_id if usable else own
+            self._used.add(wire_id)
+            self._wire_ids[own] = (wire_id, call.name)
+            calls.append(CallPart(wire_id, call.name, call.arguments))
+        return AssistantMessage(body.text, tuple(calls))
+
+
+def _text(content: object) -> str:
+    return content if isinstance(content, str) else msgspec.json.encode(content).decode()

@@ -1,0 +1,174 @@
+"""From a call that a model (or a caller) proposed to a ProposedCall: checked, hashed, limited, and asked about if need be.
+
+In this order: known tool, valid arguments, no secret in them, limits, business key, the same action again, approval.
+Every refusal comes before any question to a person and before any send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from surefoot.agent.agent import Agent
+from surefoot.agent.model import CallPart
+from surefoot.agent.tools import Tool
+from surefoot.core.decide import ProposedCall, Refusal
+from surefoot.core.payloads import Ask
+from surefoot.core.state import ActionKind, EffectClass, Rules, Run, StepStatus
+from surefoot.core.values import canonical, digest
+from surefoot.errors import InvalidInput
+from surefoot.runtime.context import Context
+from surefoot.runtime.execute import redact_json, view_json
+from surefoot.runtime.questions import make_ask
+from surefoot.runtime.registry import rules_of
+
+_UNKNOWN_RULES = Rules(effect=EffectClass.read)
+ARGUMENT_BYTES_MAX = 1024 * 1024
+
+
+class Preparer:
+    """Prepares the calls of one answer; later ones are compared with earlier ones of the same answer too."""
+
+    def __init__(self, ctx: Context, agent: Agent | None) -> None:
+        self._ctx = ctx
+        self._agent = agent
+        self._identities: set[str] = set()
+
+    async def prepare(self, run: Run, calls: Sequence[CallPart]) -> list[ProposedCall]:
+        """One ProposedCall for each call, in order. Reads the store, sends nothing."""
+        return [await self._one(run, call) for call in calls]
+
+    async def _one(self, run: Run, call: CallPart) -> ProposedCall:
+        tool = None if self._agent is None else self._agent.tools.get(call.name)
+        if tool is None:
+            known = ", ".join(sorted(self._agent.tools)) if self._agent is not None else ""
+            return self._refused(call, "unknown_tool", f"There is no tool {call.name!r}; the tools are: {known}.")
+        try:
+            arguments = tool.check_arguments(call.arguments)
+        except InvalidInput as problem:
+            return self._refused(call, "invalid_arguments", str(problem), tool)
+        return await self.call(run, tool, arguments)
+
+    async def call(
+        self, run: Run, tool: Tool, arguments: dict[str, object], business_key: str | None = None
+    ) -> ProposedCall:
+        """The same for arguments that were checked already, and perhaps a business key of the caller."""
+        data = canonical(arguments)
+        part = CallPart("", tool.name, "")
+        secret = self._ctx.redactor.has_known(data)
+        if secret is not None:
+            text = f"The arguments hold the secret {secret}. Secrets are never arguments; the tool takes them by name."
+            return self._refused(part, "secret_in_arguments", text, tool)
+        if len(data) > ARGUMENT_BYTES_MAX:
+            return self._refused(part, "too_large", f"The arguments have more than {ARGUMENT_BYTES_MAX} bytes.", tool)
+        limit = tool.refusal(arguments)
+        if limit is not None:
+            return self._refused(part, "limit", limit, tool)
+        try:
+            key = business_key or tool.operation_key(arguments)
+        except InvalidInput as problem:
+            return self._refused(part, "invalid_key", str(problem), tool)
+        return await self._checked(run, tool, arguments, data, key)
+
+    async def _checked(
+        self, run: Run, tool: Tool, arguments: dict[str, object], data: bytes, key: str | None
+    ) -> ProposedCall:
+        target = tool.target_text(arguments) or None
+        input_hash = digest(canonical([digest(data), tool.name, tool.version, target, tool.credential]))
+        owner, refusal = await self._owner(tool, key, input_hash)
+        identity = None if tool.effect.name == "read" else tool.identity_hash(arguments)
+        repeat = await self._repeat(run, identity) if key is None and identity is not None else None
+        safe_input = view_json(self._ctx.redactor, data)
+        gate = None
+        if refusal is None and owner is None:
+            gate = await self._gate(run, tool, arguments, target, safe_input, repeat)
+        return ProposedCall(
+            tool_name=tool.name,
+            tool_version=tool.version,
+            rules=rules_of(tool),
+            input_ref=digest(data),
+            input_hash=input_hash,
+            data=data,
+            safe_input=safe_input,
+            identity_hash=identity,
+            target=target,
+            credential=tool.credential,
+            business_key=key,
+            owner_step_id=owner,
+            refusal=refusal,
+            gate=gate,
+        )
+
+    async def _owner(self, tool: Tool, key: str | None, input_hash: str) -> tuple[str | None, Refusal | None]:
+        """Who holds the business key: the same bytes are answered from there, other bytes are refused."""
+        held = None if key is None else await self._ctx.store.key_owner(self._ctx.tenant_id, key)
+        if held is None:
+            return None, None
+        owner = await self._ctx.store.step(self._ctx.tenant_id, held.step_id)
+        if owner.step.status is StepStatus.failed:
+            return None, None
+        if held.input_hash != input_hash:
+            text = f"The key {key!r} was used by an earlier call with other arguments; nothing was sent."
+            return None, Refusal("key_reused", text)
+        return held.step_id, None
+
+    async def _repeat(self, run: Run, identity: str) -> str | None:
+        """Why this is the same action again, in words for the person; None if it is not."""
+        if identity in self._identities:
+            return "The same call stands twice in this answer of the model."
+        self._identities.add(identity)
+        earlier = await self._ctx.store.same_action(run.tenant_id, run.conversation_id, identity)
+        if earlier is None:
+            return None
+        if earlier.step.status is StepStatus.succeeded:
+            where = earlier.step.resource_url or earlier.step.external_resource_id or earlier.step.id
+            return f"The same action was already done in this conversation: {where}."
+        return f"The same action is still unresolved in this conversation: {earlier.step.id}."
+
+    async def _gate(
+        self,
+        run: Run,
+        tool: Tool,
+        arguments: dict[str, object],
+        target: str | None,
+        safe_input: bytes,
+        repeat: str | None,
+    ) -> Ask | None:
+        if repeat is None and not tool.needs_approval(arguments):
+            return None
+        shown: dict[str, object] = {"tool_version": tool.version, "repeat": repeat is not None}
+        warnings = [] if repeat is None else [repeat]
+        flags = self._ctx.redactor.patterns(safe_input.decode())[1]
+        warnings += [f"The arguments hold what looks like a secret ({flag})." for flag in flags]
+        if tool.precondition is not None:
+            shown["precondition"] = await self._precondition(run, tool, arguments)
+        approval = tool.approval
+        return make_ask(
+            self._ctx.doors,
+            ActionKind.approve,
+            tool_name=tool.name,
+            target=target,
+            safe_input=safe_input,
+            warnings=tuple(warnings),
+            permission=None if approval is None else approval.permission,
+            expires_s=rules_of(tool).approval_expires_s,
+            shown=shown,
+        )
+
+    async def _precondition(self, run: Run, tool: Tool, arguments: dict[str, object]) -> object:
+        return None
+
+    def _refused(self, call: CallPart, code: str, text: str, tool: Tool | None = None) -> ProposedCall:
+        # The arguments of a refused call are not stored as a request: there will be none.
+        raw = redact_json(self._ctx.redactor, msgspec.json.encode({"arguments": call.arguments[:2_000]}))
+        return ProposedCall(
+            tool_name=call.name,
+            tool_version="" if tool is None else tool.version,
+            rules=_UNKNOWN_RULES if tool is None else rules_of(tool),
+            input_ref=None,
+            input_hash=digest(raw),
+            data=None,
+            safe_input=view_json(self._ctx.redactor, raw),
+            refusal=Refusal(code, self._ctx.redactor.text(text)),
+        )

@@ -1,0 +1,552 @@
+"""The composition root: `Surefoot` wires store, doors, tools and worker, and is what programs embed.
+
+Every method is a decision or a read of its own; none keeps a run in memory between calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+import msgspec
+
+from surefoot.agent.agent import Agent
+from surefoot.agent.loop import AgentLoop
+from surefoot.agent.messages import user_body
+from surefoot.agent.model import Model
+from surefoot.agent.prepare import Preparer
+from surefoot.agent.providers import resolve_model
+from surefoot.agent.tools import Tool, ToolCall
+from surefoot.core import events as ev
+from surefoot.core import policy
+from surefoot.core.decide import add_message, cancel_run, propose, start_run
+from surefoot.core.draft import Draft
+from surefoot.core.evolve import begin
+from surefoot.core.ids import RANDOM_BYTES, mint
+from surefoot.core.people import Decision, decide_action
+from surefoot.core.reconcile import record_report
+from surefoot.core.redact import Redactor
+from surefoot.core.state import ActionKind, ActionStatus, Limits, Run, RunStatus, StepStatus
+from surefoot.core.values import canonical, clean_text, digest
+from surefoot.doors import Doors, SystemClock, SystemEntropy
+from surefoot.effects import Absent, Found, Receipt, Undetermined
+from surefoot.errors import (
+    AlreadyDecided,
+    ApprovalPending,
+    InvalidInput,
+    NotFound,
+    OutcomeUnknown,
+    PerformFailed,
+    WaitTimeout,
+)
+from surefoot.http import SystemHttp
+from surefoot.runtime.context import Context
+from surefoot.runtime.handle import Handle
+from surefoot.runtime.look import verdict_look
+from surefoot.runtime.loop import Loop, PerformLoop
+from surefoot.runtime.questions import Questions
+from surefoot.runtime.registry import Registry
+from surefoot.runtime.secrets import EnvironmentSecrets, load_keyring
+from surefoot.runtime.worker import CAPACITY, Worker
+from surefoot.signing import KeyringSigner
+from surefoot.snapshot import RunEvent, RunSnapshot, public_event, read_snapshot
+from surefoot.store.open import open_store
+from surefoot.store.port import ActionRow, Claimed, Create, MessageRow, Store
+
+T = TypeVar("T")
+PERFORM = "perform"
+EVENTS_PAGE = 500
+Until = Callable[[RunSnapshot], bool]
+
+
+def system_doors() -> Doors:
+    """The doors of a real process."""
+    clock = SystemClock()
+    return Doors(clock=clock, entropy=SystemEntropy(), http=SystemHttp(clock))
+
+
+def _log(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+class Surefoot:
+    """surefoot in a program: `async with Surefoot("sqlite:///app.db", agents=[reviewer], worker=True) as sf`.
+
+    `store` is a URL; `tools` are further ones for `perform`; with `worker` this process drives runs, else it only starts
+    and decides (and drives what it performs itself). `secret` is the keyring (default: SUREFOOT_SECRET, or a file beside
+    the SQLite file). `doors` are for tests.
+    """
+
+    def __init__(
+        self,
+        store: str = "sqlite:///surefoot.db",
+        agents: Iterable[Agent] = (),
+        *,
+        tools: Iterable[Tool] = (),
+        worker: bool = False,
+        tenant: str = "default",
+        lease_seconds: float = policy.LEASE_SECONDS_DEFAULT,
+        secret: str | None = None,
+        doors: Doors | None = None,
+        capacity: int = CAPACITY,
+        log: Callable[[str], None] = _log,
+    ) -> None:
+        self.url = store
+        self.tenant = tenant
+        self.agents: dict[str, Agent] = {}
+        self.doors = doors if doors is not None else system_doors()
+        self.redactor = Redactor()
+        self._registry = Registry()
+        for agent in agents:
+            self._know(agent)
+        for tool in tools:
+            self._registry.add(tool)
+        self._claims = worker
+        self._lease_s = lease_seconds
+        self._secret = secret
+        self._capacity = capacity
+        self._log = log
+        self._models: dict[str, Model] = {}
+        self._ctx: Context | None = None
+        self._worker: Worker | None = None
+
+    def _know(self, agent: Agent) -> None:
+        if agent.name in self.agents:
+            raise InvalidInput(f"two agents are called {agent.name!r}; give one of them another name")
+        self.agents[agent.name] = agent
+        for tool in agent.tools.values():
+            self._registry.add(tool)
+
+    # Life
+
+    async def __aenter__(self) -> Surefoot:
+        """Open the store and, where asked for, begin to work. Raises StoreError."""
+        secrets = EnvironmentSecrets(self.redactor)
+        store = await open_store(self.url, self.doors)
+        path = Path(store.path) if self.url.startswith("sqlite") else None
+        keyring = load_keyring(self._secret or secrets.get("SUREFOOT_SECRET"), path, self.doors.entropy)
+        self._ctx = Context(
+            tenant_id=self.tenant,
+            store=store,
+            doors=self.doors,
+            registry=self._registry,
+            signer=KeyringSigner(keyring),
+            key_id=keyring.key_id,
+            secrets=secrets,
+            redactor=self.redactor,
+            lease_s=self._lease_s,
+            log=lambda line: self._log(self.redactor.text(line)),
+        )
+        if self._claims:
+            await self._working()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop the worker cleanly, then close the store."""
+        await self.close()
+
+    async def close(self, grace_seconds: float = 10.0) -> None:
+        """Let calls under way finish for `grace_seconds`, leave the rest in doubt, and close. Idempotent."""
+        if self._worker is not None:
+            await self._worker.stop(grace_seconds)
+            self._worker = None
+        if self._ctx is not None:
+            await self._ctx.store.close()
+            self._ctx = None
+
+    @property
+    def context(self) -> Context:
+        """The runtime's means; raises InvalidInput outside `async with`."""
+        if self._ctx is None:
+            raise InvalidInput("use Surefoot inside `async with`")
+        return self._ctx
+
+    @property
+    def store(self) -> Store:
+        """The store, for reads of one's own."""
+        return self.context.store
+
+    @property
+    def worker(self) -> Worker | None:
+        """This process's worker, if it has one."""
+        return self._worker
+
+    async def _working(self) -> Worker:
+        """This process's worker: it claims where asked for, else it drives what this process performs."""
+        if self._worker is None:
+            ctx = self.context
+            worker_id = mint("wrk", self.doors.clock.now().wall, self.doors.entropy.token(RANDOM_BYTES))
+            versions = {name: agent.version for name, agent in self.agents.items()}
+            self._worker = Worker(ctx, worker_id, versions, self._loop_for, capacity=self._capacity)
+            await self._worker.start(claims=self._claims)
+        return self._worker
+
+    def _loop_for(self, run: Run) -> Loop | None:
+        if run.kind == PERFORM:
+            return PerformLoop(self.context)
+        agent = self.agents.get(run.agent)
+        if agent is None or agent.version != run.agent_version:
+            return None
+        if agent.name not in self._models:
+            self._models[agent.name] = resolve_model(agent.model, self.context.secrets)
+        return AgentLoop(self.context, agent, self._models[agent.name])
+
+    # Runs
+
+    async def start(
+        self,
+        agent: str | Agent,
+        input: str,
+        *,
+        key: str | None = None,
+        conversation_id: str | None = None,
+        metadata: Mapping[str, object] | None = None,
+        by: str = "program",
+    ) -> RunSnapshot:
+        """Start a run. With a `key` that was used before and the same content, the run made first is returned.
+
+        Raises NotFound (agent, conversation), KeyReused, NotAllowed (`conversation_busy`), InvalidInput.
+        """
+        name = agent if isinstance(agent, str) else agent.name
+        known = self.agents.get(name)
+        if known is None:
+            names = ", ".join(sorted(self.agents)) or "none"
+            raise NotFound(f"no agent {name!r} here; known: {names}", code="unknown_agent")
+        body = user_body(self.redactor.text(_text(input, "input")))
+        asked = canonical([name, input, conversation_id, dict(metadata or {})])
+        run = await self._create(
+            name, known.version, "agent", known.limits, body, None, key, digest(asked), conversation_id, metadata, by
+        )
+        return await self.snapshot(run.id)
+
+    async def _create(
+        self,
+        agent: str,
+        version: str,
+        kind: str,
+        limits: Limits,
+        body: bytes | None,
+        call: ToolCall | None,
+        key: str | None,
+        start_hash: str,
+        conversation_id: str | None,
+        metadata: Mapping[str, object] | None,
+        by: str,
+        business_key: str | None = None,
+    ) -> Run:
+        ctx = self.context
+        worker = self._worker if self._worker is not None and self._worker.free > 0 else None
+        if kind == PERFORM:
+            worker = await self._working()
+        at = ctx.store.now()
+        new = conversation_id is None
+        conversation = conversation_id or self._mint("conv")
+        position = 0 if new else (await ctx.store.conversation(ctx.tenant_id, conversation))[0]
+        started = ev.RunStarted(
+            run_id=self._mint("run"),
+            tenant_id=ctx.tenant_id,
+            conversation_id=conversation,
+            agent=agent,
+            agent_version=version,
+            kind=kind,
+            position=position,
+            created_by=by,
+            limits=limits,
+        )
+        run = begin(started, at)
+        draft = Draft(run, at, rules=ctx.registry.rules)
+        draft.events.append(started)
+        for row in [] if new else await ctx.store.queued(ctx.tenant_id, conversation):
+            draft.emit(ev.MessageAppended(row.id, row.role, draft.run.next_position))
+        start_run(draft, body)
+        if call is not None:
+            await self._propose(draft, run, call, business_key)
+        after = draft.finish()
+        create = Create(
+            after=msgspec.structs.replace(after, version=1),
+            events=tuple(draft.events),
+            at=at,
+            payloads=tuple(draft.payloads),  # type: ignore[arg-type]  # a Draft carries payloads only
+            new_conversation=new,
+            start_key=key,
+            start_hash=start_hash,
+            created_by=by,
+            metadata=canonical(dict(metadata or {})),
+            lease_owner=None if worker is None else worker.id,
+            lease_s=self._lease_s,
+        )
+        made = await ctx.store.create(create)
+        if made.id == run.id and worker is not None:
+            loop = self._loop_for(made)
+            assert loop is not None, "the agent is known here"
+            worker.drive(made, loop, Claimed(made.id, 1, at.mono + self._lease_s, owner_died=False))
+        elif self._worker is not None:
+            self._worker.wake()
+        return made
+
+    async def _propose(self, draft: Draft, run: Run, call: ToolCall, business_key: str | None) -> None:
+        proposed = await Preparer(self.context, None).call(run, call.tool, call.arguments, business_key)
+        if proposed.refusal is not None:
+            raise InvalidInput(proposed.refusal.text, code=proposed.refusal.code)
+        propose(draft, proposed, 0, 0, None)
+
+    def _mint(self, prefix: str) -> str:
+        return mint(prefix, self.doors.clock.now().wall, self.doors.entropy.token(RANDOM_BYTES))
+
+    async def snapshot(self, run_id: str, language: str = "en") -> RunSnapshot:
+        """The run as clients see it. Raises NotFound."""
+        return await read_snapshot(self.context, run_id, language)
+
+    async def wait(self, run_id: str, until: Until | None = None, timeout: float | None = None) -> RunSnapshot:
+        """Wait until the run is terminal or a person is asked, or until `until(snapshot)`; `timeout` in seconds.
+
+        Raises WaitTimeout; the run goes on.
+        """
+        end = None if timeout is None else self.doors.clock.now().mono + timeout
+        done = until if until is not None else _at_rest
+        while True:
+            seen = self.store.change_count()
+            snapshot = await self.snapshot(run_id)
+            if done(snapshot):
+                return snapshot
+            left = 3_600.0 if end is None else end - self.doors.clock.now().mono
+            if left <= 0:
+                raise WaitTimeout(f"run {run_id} is {snapshot.status}; it goes on", details={"status": snapshot.status})
+            await self.store.changed(seen, left)
+
+    async def events(self, run_id: str, after: int = 0) -> AsyncIterator[RunEvent]:
+        """The run's events with a sequence above `after`, in order, each once; ends behind the terminal event.
+
+        What is settled after the end can be read by asking again.
+        """
+        while True:
+            seen = self.store.change_count()
+            page = await self.store.events(self.tenant, run_id, after, EVENTS_PAGE)
+            for line in page:
+                after = line.sequence
+                yield public_event(line)
+            if len(page) == EVENTS_PAGE:
+                continue
+            row = await self.store.run(self.tenant, run_id)
+            if row.run.ended and row.run.event_sequence <= after:
+                return
+            await self.store.changed(seen, 3_600.0)
+
+    async def messages(self, run_id: str) -> list[MessageRow]:
+        """The conversation of the run, in order."""
+        row = await self.store.run(self.tenant, run_id)
+        return await self.store.messages(self.tenant, row.run.conversation_id)
+
+    async def message(self, run_id: str, text: str, *, by: str = "program") -> None:
+        """A user message; it waits until every open call has its result. Raises RunEnded, NotFound."""
+        body = user_body(self.redactor.text(_text(text, "text")))
+        message_id = self._mint("msg")
+        handle = await self._handle(run_id)
+        await handle.decide(lambda d: add_message(d, message_id, "user", body))
+        self._wake(run_id)
+
+    async def cancel(self, run_id: str, *, by: str = "program") -> tuple[str, ...]:
+        """Cancel the run in one commit; returns the steps whose calls may have been sent. Raises RunEnded, NotFound.
+
+        From the acknowledgement on nothing is sent for the run; what was sent goes on being looked up.
+        """
+        handle = await self._handle(run_id)
+        sent = await handle.decide(lambda d: cancel_run(d, by))
+        self._wake(run_id)
+        return sent
+
+    async def _handle(self, run_id: str, step_id: str | None = None) -> Handle:
+        run = await self.store.load(self.tenant, run_id, step_id)
+        return Handle(self.store, run, self._registry.rules)
+
+    def _wake(self, run_id: str) -> None:
+        if self._worker is not None:
+            self._worker.wake(run_id)
+
+    # People
+
+    async def actions(self, *, status: str | None = None, run_id: str | None = None) -> list[ActionRow]:
+        """Questions to people, oldest first."""
+        return await self.store.actions(self.tenant, status=status, run_id=run_id)
+
+    async def approve(
+        self,
+        action_id: str,
+        *,
+        by: str,
+        reason: str | None = None,
+        input_hash: str | None = None,
+        key: str | None = None,
+    ) -> ActionRow:
+        """Approve the exact action. Raises NotFound, AlreadyDecided, NotAllowed (`action_expired`, `input_changed`).
+
+        The same decision by the same person under the same `key` returns what was recorded.
+        """
+        return await self._decide(action_id, Decision("approve", by, reason=reason, key=key, input_hash=input_hash))
+
+    async def reject(
+        self,
+        action_id: str,
+        *,
+        by: str,
+        reason: str | None = None,
+        input_hash: str | None = None,
+        key: str | None = None,
+    ) -> ActionRow:
+        """Reject the action; the model is told. Raises as `approve` does."""
+        return await self._decide(action_id, Decision("reject", by, reason=reason, key=key, input_hash=input_hash))
+
+    async def resolve(
+        self,
+        action_id: str,
+        outcome: str,
+        *,
+        by: str,
+        external_resource_id: str | None = None,
+        url: str | None = None,
+        reason: str | None = None,
+        key: str | None = None,
+    ) -> ActionRow:
+        """Say what happened: "happened" (with id or link), "did_not_happen" or "give_up". Raises as `approve` does."""
+        if outcome == "happened" and not (external_resource_id or url):
+            raise InvalidInput("say what happened with its id or its link: external_resource_id=… or url=…")
+        decision = Decision(outcome, by, reason=reason, key=key, external_resource_id=external_resource_id, url=url)
+        return await self._decide(action_id, decision)
+
+    async def answer(self, action_id: str, value: object, *, by: str, key: str | None = None) -> ActionRow:
+        """Answer a question with a JSON value. Raises as `approve` does."""
+        return await self._decide(action_id, Decision("answer", by, key=key, value=canonical(value)))
+
+    async def _decide(self, action_id: str, decision: Decision) -> ActionRow:
+        if not decision.by.strip():
+            raise InvalidInput("a decision is somebody's: by=… names the person")
+        if decision.reason is not None:
+            decision = msgspec.structs.replace(decision, reason=self.redactor.text(clean_text(decision.reason)))
+        row = await self.store.action(self.tenant, action_id)
+        step = await self.store.step(self.tenant, row.action.step_id)
+        handle = await self._handle(row.run_id, row.action.step_id)
+        tool = self._registry.tools.get(step.step.tool_name or "")
+        questions = Questions(self.doors, step.step, step.safe_input or b"{}", tool)
+
+        def command(d: Draft) -> None:
+            # A closed action is not in a run in memory; its row says what became of it.
+            if action_id not in d.run.actions:
+                d.run = msgspec.structs.replace(d.run, actions={**d.run.actions, action_id: row.action})
+            decide_action(d, action_id, decision, questions)
+
+        try:
+            await handle.decide(command, step_id=row.action.step_id)
+        except AlreadyDecided:
+            row = await self.store.action(self.tenant, action_id)
+            if not _replays(row, decision):
+                raise
+        self._wake(row.run_id)
+        return await self.store.action(self.tenant, action_id)
+
+    # Effects outside of an agent
+
+    async def perform(
+        self, call: ToolCall, *, key: str | None = None, timeout: float | None = None, by: str = "program"
+    ) -> Receipt:
+        """One call with all guarantees and no agent around it; at most one effect for a `key`, for ever.
+
+        The same key with the same arguments answers from the first call; `timeout` (seconds) bounds the wait.
+        Raises KeyReused (other arguments), ApprovalPending, OutcomeUnknown, PerformFailed, InvalidInput. After
+        OutcomeUnknown the step goes on being settled, here or by any worker.
+        """
+        tool = call.tool
+        if tool.name not in self._registry.tools:
+            self._registry.add(tool)
+        business = f"{tool.name}:{key}" if key is not None else tool.operation_key(call.arguments)
+        hashed = digest(canonical([tool.name, call.arguments]))
+        run = await self._create(
+            tool.name, tool.version, PERFORM, Limits(), None, call,
+            None if business is None else f"perform:{business}", hashed, None, None, by, business,
+        )  # fmt: skip
+        await self._adopt(run.id)
+        rules = self._registry.rules[tool.name]
+        wait_s = rules.timeout_s + rules.settle_s + 30.0 if timeout is None else timeout
+        try:
+            snapshot = await self.wait(run.id, timeout=wait_s)
+        except WaitTimeout:
+            snapshot = await self.snapshot(run.id)
+        return await self._receipt(run.id, snapshot)
+
+    async def _adopt(self, run_id: str) -> None:
+        """Drive a run that this process performs, unless somebody does already."""
+        worker = await self._working()
+        if run_id in worker.drivers or (await self.store.run(self.tenant, run_id)).run.ended:
+            return
+        claimed = await self.store.claim_one(self.tenant, run_id, worker.id, self._lease_s)
+        if claimed is not None:
+            await worker.adopt(claimed)
+
+    async def _receipt(self, run_id: str, snapshot: RunSnapshot) -> Receipt:
+        row = (await self.store.steps(self.tenant, run_id))[0]
+        step, details = row.step, {"run_id": run_id, "step_id": row.step.id}
+        if step.status is StepStatus.succeeded:
+            output = msgspec.json.decode(row.safe_output or b"null")
+            inner = output.get("output") if isinstance(output, dict) and "resource_id" in output else output
+            return Receipt(resource_id=step.external_resource_id, url=step.resource_url, output=inner)
+        waiting = [a for a in snapshot.pending_actions if a.status == ActionStatus.waiting.value]
+        if waiting and waiting[0].kind == ActionKind.approve.value:
+            raise ApprovalPending(
+                f"{step.tool_name} waits for a person: decide about {waiting[0].id}, then perform again with the same key",
+                details={**details, "action_id": waiting[0].id},
+            )
+        if step.status is StepStatus.failed:
+            raise PerformFailed(
+                f"{step.tool_name} was not applied ({step.error_code})",
+                details={**details, "error_code": step.error_code},
+            )
+        raise OutcomeUnknown(
+            f"{step.tool_name} may have been applied: step {step.id} is {step.status.value}; it goes on being looked up",
+            details=details,
+        )
+
+    async def report(self, key: str, verdict: Found | Absent | Undetermined, *, source: str = "report") -> bool:
+        """Evidence from elsewhere for an operation key. False where it was known already. Raises NotFound."""
+        row = await self.store.step_by_key(self.tenant, key)
+        if row is None:
+            raise NotFound(f"no step has the operation key {key!r}")
+        look = verdict_look(self.context, verdict, source=source)
+        tool = self._registry.tools.get(row.step.tool_name or "")
+        questions = Questions(self.doors, row.step, row.safe_input or b"{}", tool)
+        handle = await self._handle(row.run_id, row.step.id)
+        new = await handle.decide(lambda d: record_report(d, row.step.id, look, questions), step_id=row.step.id)
+        self._wake(row.run_id)
+        return new
+
+
+def _text(value: object, name: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidInput(f"{name} is a text that is not empty")
+    return value
+
+
+def _at_rest(snapshot: RunSnapshot) -> bool:
+    asked = any(action.status == "waiting" for action in snapshot.pending_actions)
+    return snapshot.status in ("completed", "failed", "cancelled") or (
+        snapshot.status == RunStatus.waiting_for_user.value or (asked and snapshot.status != "running")
+    )
+
+
+def _replays(row: ActionRow, decision: Decision) -> bool:
+    action = row.action
+    return (
+        decision.key is not None
+        and action.decision_key == decision.key
+        and action.decided_by == decision.by
+        and action.decision == decision.decision
+    )
+
+
+def run_sync(main: Coroutine[object, object, T]) -> T:
+    """Run one coroutine to its end, for scripts: `surefoot.run_sync(main())`."""
+    return asyncio.run(main)

@@ -1,0 +1,57 @@
+"""What every part of the runtime is handed: the store, the doors, the tools, the keyring and the secrets of one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from surefoot.core import policy
+from surefoot.core.redact import Redactor
+from surefoot.core.state import Attempt, Step
+from surefoot.doors import Doors
+from surefoot.effects import Operation, SecretSource, Signer
+from surefoot.runtime.registry import Registry
+from surefoot.store.port import Store
+
+LOOK_TIMEOUT_SECONDS = 60.0
+
+
+class Context(msgspec.Struct, frozen=True):
+    """One process's means. `log` takes a line for people; texts in it are redacted by the caller."""
+
+    tenant_id: str
+    store: Store
+    doors: Doors
+    registry: Registry
+    signer: Signer
+    key_id: str
+    secrets: SecretSource
+    redactor: Redactor
+    lease_s: float = policy.LEASE_SECONDS_DEFAULT
+    log: Callable[[str], None] = print
+
+    def operation(self, run_id: str, step: Step, attempt: Attempt | None) -> Operation:
+        """The operation of a step as its tool sees it; without an attempt it is for looking only."""
+        now = self.doors.clock.now()
+        sent = [a for a in step.attempts if attempt is None or a.number < attempt.number]
+        end = now.mono + LOOK_TIMEOUT_SECONDS
+        return Operation(
+            key=step.operation_key,
+            tool=step.tool_name or "",
+            run_id=run_id,
+            step_id=step.id,
+            call_id=step.call_id or "",
+            attempt=step.attempt if attempt is None else attempt.number,
+            first_sent_at=min((a.started.wall for a in step.attempts), default=None),
+            search_from=policy.search_from(step, now),
+            tenant_id=self.tenant_id,
+            first_byte_before=end if attempt is None else attempt.first_byte_before,
+            last_byte_before=end if attempt is None else attempt.last_byte_before,
+            effect=step.rules.effect.value,
+            looking=attempt is None,
+            earlier_may_be_sent=any(a.possibly_sent for a in sent),
+            door=self.doors.http,
+            signer=self.signer,
+            secrets=self.secrets,
+        )

@@ -1,0 +1,229 @@
+"""One attempt of one tool call: run it, bound its time, and sort what became of it into one of four ends.
+
+A straight list: bind, run, wait, sort. Whatever a tool returns or raises, exactly one Outcome comes out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import threading
+from collections.abc import Callable
+
+import msgspec
+
+from surefoot.core import policy
+from surefoot.core.attempts import Outcome
+from surefoot.core.payloads import result_body
+from surefoot.core.reconcile import Look
+from surefoot.core.redact import Redactor, safe_error
+from surefoot.core.state import EffectClass, Rules
+from surefoot.core.values import encode_output
+from surefoot.doors import Doors
+from surefoot.effects import InDoubt, NotSent, Operation, Receipt, Refused
+from surefoot.errors import InvalidInput
+from surefoot.runtime.registry import RunnableTool
+
+RESULT_BYTES_MAX = 256 * 1024
+"""What of a result is kept for the model and the views; the rest is cut, with a note."""
+CANCEL_GRACE_SECONDS = 2.0
+"""How long a call that was told to stop may take until it counts as one that does not end."""
+DOUBTFUL_REPEATS = frozenset({409, 412, 422})
+"""Refusals that may be the echo of an earlier attempt of the same step."""
+
+
+class Call:
+    """A call under way: a task on the loop, or a thread with a future that follows it.
+
+    `done` resolves when the function has really ended, so that the attempt is over; a cancelled wait does not end it.
+    """
+
+    def __init__(self, function: Callable[[], object], *, is_async: bool) -> None:
+        self.done: asyncio.Future[object] = self._in_task(function) if is_async else self._in_thread(function)
+
+    def cancel(self) -> None:
+        """Tell it to stop. A thread cannot be told."""
+        if isinstance(self.done, asyncio.Task):
+            self.done.cancel()
+
+    @staticmethod
+    def _in_task(function: Callable[[], object]) -> asyncio.Future[object]:
+        async def run() -> object:
+            value = function()
+            return await value if inspect.isawaitable(value) else value
+
+        return asyncio.ensure_future(run())
+
+    @staticmethod
+    def _in_thread(function: Callable[[], object]) -> asyncio.Future[object]:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[object] = loop.create_future()
+
+        def settle(value: object, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(value)
+            else:
+                future.set_exception(error)
+
+        def run() -> None:
+            value, error = None, None
+            try:
+                value = function()
+            except BaseException as problem:
+                error = problem if isinstance(problem, Exception) else RuntimeError(type(problem).__name__)
+            # A closed loop: the process is ending, the row says running, and the next worker looks.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(settle, value, error)
+
+        # A daemon thread: a call that never ends must not keep a worker from ending.
+        threading.Thread(target=run, name="surefoot-call", daemon=True).start()
+        return future
+
+
+async def run_call(
+    doors: Doors, tool: RunnableTool, op: Operation, arguments: dict[str, object], rules: Rules, redactor: Redactor
+) -> tuple[Outcome, Call | None]:
+    """One attempt, to its sorted end. The Call is returned where it may still be under way (`over` is False)."""
+    sorter = Sorter(tool.name, op, rules, redactor, doors.entropy.fraction())
+    try:
+        function = tool.make_call(op, arguments)
+    except InvalidInput as problem:
+        return sorter.refused("invalid_arguments", str(problem)), None
+
+    def passage() -> object:
+        doors.hook("tool", "before")
+        return function()
+
+    call = Call(passage, is_async=tool.is_async)
+    try:
+        ended = await wait_call(doors, call, op.last_byte_before - doors.clock.now().mono)
+    except asyncio.CancelledError:
+        # The worker stops or lost its lease: the call is told to end, what it did is not known.
+        call.cancel()
+        await asyncio.wait({call.done}, timeout=CANCEL_GRACE_SECONDS)
+        return sorter.doubt("worker_stopped", over=call.done.done()), None if call.done.done() else call
+    if not ended:
+        call.cancel()
+        await wait_call(doors, call, CANCEL_GRACE_SECONDS)
+        if not call.done.done():
+            return sorter.doubt("timeout", over=False), call
+        if call.done.cancelled():
+            return sorter.doubt("timeout"), None
+    try:
+        doors.hook("tool", "after")
+    except Exception as problem:
+        return sorter.sort_error(problem), None
+    return sorter.sort(call.done), None
+
+
+async def wait_call(doors: Doors, call: Call, seconds: float) -> bool:
+    """Wait for the end of a call, at most so long; True if it has ended."""
+    timer: asyncio.Future[None] = asyncio.ensure_future(doors.clock.sleep(max(seconds, 0.0)))
+    ends: set[asyncio.Future[object] | asyncio.Future[None]] = {call.done, timer}
+    try:
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        timer.cancel()
+    return call.done.done()
+
+
+class Sorter:
+    """Sorts what a tool did into the closed set of ends."""
+
+    def __init__(self, tool_name: str, op: Operation, rules: Rules, redactor: Redactor, jitter: float) -> None:
+        self._name = tool_name
+        self._op = op
+        self._read = rules.effect is EffectClass.read
+        self._redactor = redactor
+        self._jitter = jitter
+
+    def sort(self, done: asyncio.Future[object]) -> Outcome:
+        """The outcome of a call that has ended."""
+        if done.cancelled():
+            return self.doubt("cancelled")
+        error = done.exception()
+        if error is not None:
+            return self.sort_error(error)
+        return self.applied(done.result())
+
+    def sort_error(self, error: BaseException) -> Outcome:
+        """The outcome of a call that raised."""
+        text = safe_error(error, self._redactor)
+        if isinstance(error, NotSent):
+            return Outcome("not_sent", code="not_sent", again_s=self._backoff(), body=self._body(text, "not_sent"))
+        if isinstance(error, Refused):
+            if error.status in DOUBTFUL_REPEATS and self._op.earlier_may_be_sent:
+                return self.doubt("conflict_after_doubt")
+            code = "refused" if error.retry_after is None else "refused_for_now"
+            return self.refused(code, text, error.retry_after)
+        if isinstance(error, InDoubt):
+            return self.doubt("in_doubt" if error.status is None else f"http_{error.status}", text)
+        if self._read and not isinstance(error, asyncio.CancelledError):
+            return self.refused("tool_error", text)
+        return self.doubt("exception", text)
+
+    def applied(self, value: object) -> Outcome:
+        """A receipt, or the plain value of a tool, as result and view. A problem with a result never repeats a call."""
+        receipt = value if isinstance(value, Receipt) else Receipt(output=value)
+        return Outcome("applied", look=receipt_look(receipt, self._redactor, source="worker"))
+
+    def refused(self, code: str, text: str, retry_after: float | None = None) -> Outcome:
+        """The target certainly did not act."""
+        return Outcome("refused", code=code, again_s=retry_after, body=self._body(text, code))
+
+    def doubt(self, code: str, text: str = "", *, over: bool = True) -> Outcome:
+        """Nobody knows."""
+        body = self._body(text or f"The call failed and may be tried again later ({code}).", code)
+        return Outcome("in_doubt", code=code, over=over, again_s=self._backoff(), body=body)
+
+    def _backoff(self) -> float:
+        return policy.backoff(self._op.attempt - 1, self._jitter)
+
+    def _body(self, text: str, code: str) -> bytes:
+        return result_body(f"{self._name}: {text}", code=code)
+
+
+def receipt_look(receipt: Receipt, redactor: Redactor, *, source: str) -> Look:
+    """A receipt as evidence with its result for the model; read leniently, cut and redacted."""
+    output, notes = encode_output(receipt.output, RESULT_BYTES_MAX)
+    facts = {"resource_id": receipt.resource_id, "url": receipt.url, "error": receipt.error}
+    content: dict[str, object] = {name: str(fact) for name, fact in facts.items() if fact is not None}
+    if receipt.output is not None or not content:
+        content["output"] = msgspec.Raw(output)
+    if notes:
+        content["notes"] = notes
+    whole = msgspec.Raw(output) if content.keys() == {"output"} else msgspec.Raw(msgspec.json.encode(content))
+    safe = redact_json(redactor, bytes(whole))
+    body = msgspec.json.encode(
+        {
+            "content": msgspec.Raw(safe),
+            "code": "receipt_error" if receipt.error else None,
+            "is_error": bool(receipt.error),
+        }
+    )
+    return Look(
+        "found",
+        source=source,
+        resource_id=None if receipt.resource_id is None else str(receipt.resource_id),
+        url=None if receipt.url is None else str(receipt.url),
+        body=body,
+        safe_output=view_json(redactor, safe),
+    )
+
+
+def redact_json(redactor: Redactor, data: bytes) -> bytes:
+    """JSON with known secret values replaced; the same bytes where there is none."""
+    if redactor.has_known(data) is None:
+        return data
+    return msgspec.json.encode(redactor.value(msgspec.json.decode(data)))
+
+
+def view_json(redactor: Redactor, data: bytes) -> bytes:
+    """The same with the second net over it, for rows that people read."""
+    text, flags = redactor.patterns(data.decode("utf-8", "replace"))
+    if not flags and text == data.decode("utf-8", "replace"):
+        return data
+    return msgspec.json.encode(redactor.patterns_value(msgspec.json.decode(data))[0])

@@ -1,0 +1,107 @@
+"""Load, decide, append: the only caller of `Store.append`. One handle is one run as somebody believes it to be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from surefoot.core.draft import Draft
+from surefoot.core.evolve import forget_closed
+from surefoot.core.payloads import Payload
+from surefoot.core.state import Rules, Run
+from surefoot.errors import CommitUnknown, Conflict, StoreUnavailable
+from surefoot.store.port import Append, Store
+
+T = TypeVar("T")
+CONFLICTS_MAX = 1_000
+"""Re-decisions of one command; more means a bug, not contention."""
+
+
+class Handle:
+    """A run under decision. With a token it writes as the lease's owner, without one as anybody.
+
+    `run` is the run after the last append that this handle made or saw. Commands of one handle are decided one after
+    another.
+    """
+
+    def __init__(self, store: Store, run: Run, rules: Mapping[str, Rules], token: int | None = None) -> None:
+        self.store = store
+        self.run = run
+        self.token = token
+        self.released = False
+        """The lease was given back with an append."""
+        self._rules = rules
+        self._lock = asyncio.Lock()
+        self._keep: str | None = None
+
+    async def reload(self, step_id: str | None = None) -> Run:
+        """Read the run again; `step_id` names a closed step that the next command needs."""
+        self._keep = step_id
+        self.run = await self.store.load(self.run.tenant_id, self.run.id, step_id)
+        return self.run
+
+    async def decide(
+        self, command: Callable[[Draft], T], *, release: Callable[[Run], bool] | None = None, step_id: str | None = None
+    ) -> T:
+        """Run `command` on a Draft and append what it decided; on a version conflict reload and decide again.
+
+        `command` may be called several times and must have no effect of its own. `release` says of the run after the
+        append whether the lease ends with it. A command that emits nothing writes nothing. Cancelling the wait does not
+        undo a commit that is under way.
+
+        Raises what the command raises, LeaseLost, StoreUnavailable (nothing was written) and CommitUnknown (still not
+        known after reading back: nothing may be sent on it).
+        """
+        async with self._lock:
+            if step_id is not None and step_id not in self.run.steps:
+                await self.reload(step_id)
+            for _ in range(CONFLICTS_MAX):
+                draft = Draft(self.run, self.store.now(), rules=self._rules, token=self.token)
+                result = command(draft)
+                if not draft.events:
+                    return result
+                try:
+                    await self._append(draft, release)
+                except Conflict:
+                    await self.reload(step_id or self._keep)
+                    continue
+                return result
+            raise Conflict(f"run {self.run.id}: {CONFLICTS_MAX} conflicts in a row; look at what keeps writing to it")
+
+    async def _append(self, draft: Draft, release: Callable[[Run], bool] | None) -> None:
+        after = draft.finish()
+        append = Append(
+            before=draft.before,
+            after=after,
+            events=tuple(draft.events),
+            at=draft.at,
+            payloads=_payloads(draft),
+            token=self.token,
+            needs_lease=draft.needs_lease,
+            wall_before=draft.wall_before,
+            release=release(after) if release is not None else False,
+        )
+        try:
+            await self.store.append(append)
+        except CommitUnknown:
+            if not await self._was_committed(append):
+                raise StoreUnavailable(f"run {after.id}: the commit did not happen") from None
+            if append.needs_lease:
+                # Committed, but not acknowledged in time: an intent without an acknowledged commit sends nothing.
+                self.run = forget_closed(after)
+                raise
+        self.run = forget_closed(after)
+        self.released = self.released or append.release
+
+    async def _was_committed(self, append: Append) -> bool:
+        """Read back after a commit whose reply was lost."""
+        run = append.after
+        lines = await self.store.events(run.tenant_id, run.id, append.before.event_sequence, len(append.events))
+        return tuple(line.event for line in lines) == append.events
+
+
+def _payloads(draft: Draft) -> tuple[Payload, ...]:
+    payloads = tuple(draft.payloads)
+    assert all(isinstance(payload, Payload) for payload in payloads), "a Draft carries payloads only"
+    return payloads  # type: ignore[return-value]  # checked in the line above; Draft does not know the port's union

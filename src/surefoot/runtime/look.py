@@ -1,0 +1,71 @@
+"""Look at the target: run a tool's lookup and turn whatever it does into one of three verdicts."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+
+import msgspec
+
+from surefoot.core.reconcile import Look
+from surefoot.core.redact import safe_error
+from surefoot.core.state import Step
+from surefoot.core.values import encode_output
+from surefoot.effects import Absent, Found, Undetermined
+from surefoot.errors import SurefootError
+from surefoot.runtime.context import LOOK_TIMEOUT_SECONDS, Context
+from surefoot.runtime.execute import Call, receipt_look, redact_json, wait_call
+from surefoot.runtime.registry import RunnableTool
+
+COVERAGE_BYTES_MAX = 8 * 1024
+
+
+async def look(ctx: Context, run_id: str, step: Step, tool: RunnableTool, arguments: dict[str, object]) -> Look:
+    """One look for the step's key. Never raises but CancelledError: an exception inside a lookup is Undetermined."""
+    op = ctx.operation(run_id, step, None)
+    try:
+        ctx.doors.hook("lookup", "before")
+        answer = await _bounded(ctx, Call(tool.make_lookup(op, arguments), is_async=_is_async(tool)))
+        ctx.doors.hook("lookup", "after")
+    except Exception as problem:
+        return _undetermined(ctx, f"exception: {safe_error(problem, ctx.redactor)}")
+    return verdict_look(ctx, answer, source="lookup")
+
+
+def _is_async(tool: RunnableTool) -> bool:
+    function = tool.effect.lookup
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))
+
+
+async def _bounded(ctx: Context, call: Call) -> object:
+    """The answer, or an error after LOOK_TIMEOUT_SECONDS; the call is told to stop in either case."""
+    try:
+        if not await wait_call(ctx.doors, call, LOOK_TIMEOUT_SECONDS) or call.done.cancelled():
+            raise SurefootError("the lookup did not answer in time", code="lookup_timeout")
+        answer = call.done.result()
+        return await answer if inspect.isawaitable(answer) else answer
+    finally:
+        call.cancel()
+
+
+def verdict_look(ctx: Context, answer: object, *, source: str) -> Look:
+    """A lookup's answer, or a reported one, as evidence. Anything but the three verdicts is Undetermined."""
+    if isinstance(answer, Found):
+        found = receipt_look(answer.receipt, ctx.redactor, source=source)
+        also = tuple((str(r.resource_id), r.url) for r in answer.also if r.resource_id is not None)
+        return msgspec.structs.replace(found, also=also, detail=_detail(ctx, answer.coverage))
+    if isinstance(answer, Absent):
+        return Look("absent", source=source, detail=_detail(ctx, answer.coverage))
+    if isinstance(answer, Undetermined):
+        reason = ctx.redactor.text(answer.reason)[:200]
+        return Look("undetermined", source=source, reason=reason, detail=_detail(ctx, answer.coverage))
+    return _undetermined(ctx, f"the lookup answered {type(answer).__name__}, not Found, Absent or Undetermined")
+
+
+def _undetermined(ctx: Context, reason: str) -> Look:
+    return Look("undetermined", reason=ctx.redactor.text(reason)[:200])
+
+
+def _detail(ctx: Context, coverage: str | Mapping[str, object]) -> bytes:
+    data, _ = encode_output({"coverage": coverage}, COVERAGE_BYTES_MAX)
+    return redact_json(ctx.redactor, data)

@@ -1,0 +1,89 @@
+"""What the driver asks of a run's own logic: what comes next when every call has its result. Agents bring theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from surefoot.core.attempts import Outcome
+from surefoot.core.decide import Start, complete_run, fail_run
+from surefoot.core.draft import Draft
+from surefoot.core.reconcile import Questions
+from surefoot.core.state import Run, Step, StepStatus
+from surefoot.runtime.context import Context
+
+
+class Loop(Protocol):
+    """A run's logic. `go_on` and `record_model` are commands: they may be called again for the same decision."""
+
+    async def resume(self, run: Run) -> None:
+        """Read what the first decision after a claim needs. Called once, before anything else."""
+        ...
+
+    def go_on(self, d: Draft, start: Start | None) -> list[str]:
+        """No call is open: begin the next step or end the run. Returns the steps that began; none begins without `start`."""
+        ...
+
+    async def call_model(self, run: Run, step: Step) -> object:
+        """One model call of the run; the answer goes to `record_model`. Raises what `sort_model_error` sorts."""
+        ...
+
+    async def record_model(self, run: Run, answer: object) -> RecordModel:
+        """Prepare the answer's calls (checks, policies, reads of the store); returns the command that records it."""
+        ...
+
+    def sort_model_error(self, step: Step, error: Exception) -> tuple[Outcome, bool]:
+        """How the model call ended, and whether a person can mend it."""
+        ...
+
+
+class RecordModel(Protocol):
+    """A command that records a model's answer."""
+
+    def __call__(self, d: Draft, step_id: str, attempt: int, questions: Questions) -> None:
+        """Emit the events."""
+        ...
+
+
+class PerformLoop:
+    """The logic of a run of kind perform: one step, whose end is the run's."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._ended: Step | None = None
+        self._output: Mapping[str, bytes] = {}
+
+    async def resume(self, run: Run) -> None:
+        """The step may have ended without its run: a person's answer concludes nothing but the step."""
+        rows = await self._ctx.store.steps(run.tenant_id, run.id)
+        if rows:
+            self._ended = rows[0].step
+            self._output = {rows[0].step.id: rows[0].safe_output or b"null"}
+
+    def go_on(self, d: Draft, start: Start | None) -> list[str]:
+        """End the run as its step ended."""
+        step = next(iter(d.run.steps.values()), self._ended)
+        if step is None:
+            return []
+        if step.status is StepStatus.succeeded:
+            shown = {"resource_id": step.external_resource_id, "url": step.resource_url}
+            complete_run(d, msgspec.json.encode(shown))
+        elif step.status is StepStatus.failed:
+            fail_run(d, step.error_code or "failed")
+        else:
+            fail_run(d, "outcome_unknown")
+        return []
+
+    async def call_model(self, run: Run, step: Step) -> object:
+        """There is none."""
+        raise AssertionError("a perform run has no model call")
+
+    async def record_model(self, run: Run, answer: object) -> RecordModel:
+        """There is none."""
+        raise AssertionError("a perform run has no model call")
+
+    def sort_model_error(self, step: Step, error: Exception) -> tuple[Outcome, bool]:
+        """There is none."""
+        raise AssertionError("a perform run has no model call")

@@ -1,0 +1,93 @@
+"""Questions to people, made when they are asked: what would be done or may have been done, in words and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from surefoot.core.ids import mint
+from surefoot.core.payloads import Ask
+from surefoot.core.state import ActionKind, Step
+from surefoot.core.visible import visible_value
+from surefoot.doors import Doors
+from surefoot.runtime.registry import RunnableTool
+
+_TEXTS = {
+    ActionKind.approve: "Approve this call?",
+    ActionKind.resolve: "This call may have been sent, and it cannot be found out whether it was applied. What happened?",
+    ActionKind.ask: "The model cannot be called. Try again, or stop the run?",
+    ActionKind.duplicate: "This call has had an effect that was not expected, or more than one. Undo it?",
+}
+
+
+class Questions(Mapping[ActionKind, Ask]):
+    """The questions that a command on `step` may ask; each is minted when it is first looked at."""
+
+    def __init__(
+        self,
+        doors: Doors,
+        step: Step,
+        safe_input: bytes,
+        tool: RunnableTool | None,
+        warnings: tuple[str, ...] = (),
+        shown: Mapping[str, object] | None = None,
+    ) -> None:
+        self._doors = doors
+        self._step = step
+        self._safe_input = safe_input
+        self._tool = tool
+        self._warnings = warnings
+        self._shown = shown
+        self._made: dict[ActionKind, Ask] = {}
+
+    def __getitem__(self, kind: ActionKind) -> Ask:
+        if kind not in self._made:
+            self._made[kind] = self._make(kind)
+        return self._made[kind]
+
+    def __iter__(self) -> Iterator[ActionKind]:
+        return iter(ActionKind)
+
+    def __len__(self) -> int:
+        return len(ActionKind)
+
+    def _make(self, kind: ActionKind) -> Ask:
+        approval = self._tool.approval if self._tool is not None else None
+        return make_ask(
+            self._doors,
+            kind,
+            tool_name=self._step.tool_name or "model",
+            target=self._step.target,
+            safe_input=self._safe_input,
+            warnings=self._warnings,
+            permission=approval.permission if approval is not None else None,
+            expires_s=self._step.rules.approval_expires_s if kind in (ActionKind.approve, ActionKind.ask) else None,
+            shown=self._shown,
+        )
+
+
+def make_ask(
+    doors: Doors,
+    kind: ActionKind,
+    *,
+    tool_name: str,
+    target: str | None,
+    safe_input: bytes,
+    warnings: tuple[str, ...] = (),
+    permission: str | None = None,
+    expires_s: float | None = None,
+    shown: Mapping[str, object] | None = None,
+) -> Ask:
+    """A question with a fresh id. Hidden characters are made visible in the preview; the bytes stay as they are."""
+    arguments, found = visible_value(msgspec.json.decode(safe_input or b"{}"))
+    preview = {
+        "text": _TEXTS[kind],
+        "tool": tool_name,
+        "target": target,
+        "arguments": arguments,
+        "warnings": [*warnings, *found],
+        **(shown or {}),
+    }
+    action_id = mint("act", doors.clock.now().wall, doors.entropy.token(10))
+    return Ask(action_id, safe_input or b"{}", msgspec.json.encode(preview), permission=permission, expires_s=expires_s)

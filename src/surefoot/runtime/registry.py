@@ -1,0 +1,145 @@
+"""What the code of now offers: tools by name, as the runtime needs to see them, and what they mean for decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Protocol
+
+from surefoot.core.state import EffectClass, Rules
+from surefoot.effects import Effect, Operation
+
+ASK_AFTER_SETTLES = 2.0
+"""After that many settle times of doubt a person is asked too, while the lookups go on."""
+ASK_AFTER_SECONDS_MIN = 5.0
+
+Arguments = Mapping[str, object]
+
+
+class ApprovalRule(Protocol):
+    """Who may approve, and for how many seconds the question stays open."""
+
+    @property
+    def permission(self) -> str | None:
+        """The permission that the person needs."""
+        ...
+
+    @property
+    def expires(self) -> float:
+        """Seconds."""
+        ...
+
+
+class RunnableTool(Protocol):
+    """A tool as the runtime uses it; `surefoot.agent.tools.Tool` is one and documents the members."""
+
+    @property
+    def name(self) -> str:
+        """Unique among the tools of an agent."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Changes when a call approved for the old code must be asked about again."""
+        ...
+
+    @property
+    def effect(self) -> Effect:
+        """The declared class."""
+        ...
+
+    @property
+    def approval(self) -> ApprovalRule | None:
+        """None: no person is asked."""
+        ...
+
+    @property
+    def timeout(self) -> float:
+        """Seconds for one attempt."""
+        ...
+
+    @property
+    def attempts(self) -> int:
+        """Attempts at most."""
+        ...
+
+    @property
+    def starts_programs(self) -> bool:
+        """The tool starts programs that may outlive the worker."""
+        ...
+
+    @property
+    def credential(self) -> str | None:
+        """The name of the secret that it sends under."""
+        ...
+
+    @property
+    def is_async(self) -> bool:
+        """Awaited on the loop, or run in a thread."""
+        ...
+
+    @property
+    def account(self) -> Callable[[Operation], Awaitable[str]] | None:
+        """Resolves the account of the credential."""
+        ...
+
+    @property
+    def precondition(self) -> Callable[..., object] | None:
+        """What must not have changed between approval and send."""
+        ...
+
+    @property
+    def display(self) -> Mapping[str, Mapping[str, str]]:
+        """Texts by language."""
+        ...
+
+    @property
+    def compensate(self) -> Callable[..., object] | None:
+        """What undoes a duplicate."""
+        ...
+
+    def make_call(self, op: Operation, arguments: Arguments) -> Callable[[], object]:
+        """The call with its arguments bound."""
+        ...
+
+    def make_lookup(self, op: Operation, arguments: Arguments) -> Callable[[], object]:
+        """The lookup with its arguments bound."""
+        ...
+
+    def make_precondition(self, op: Operation, arguments: Arguments) -> Callable[[], object]:
+        """The precondition with its arguments bound."""
+        ...
+
+
+def rules_of(tool: RunnableTool) -> Rules:
+    """What a tool's declaration means for decisions."""
+    effect = tool.effect
+    return Rules(
+        effect=EffectClass(effect.name),
+        settle_s=effect.settle,
+        key_lifetime_s=effect.key_lifetime,
+        has_lookup=effect.lookup is not None,
+        attempts_max=tool.attempts,
+        timeout_s=tool.timeout,
+        ask_after_s=max(effect.settle * ASK_AFTER_SETTLES, ASK_AFTER_SECONDS_MIN),
+        approval_expires_s=tool.approval.expires if tool.approval is not None else 604_800.0,
+        starts_programs=tool.starts_programs,
+    )
+
+
+class Registry:
+    """Tools by name, with their rules. A later tool of the same name is a configured copy and wins."""
+
+    def __init__(self, tools: Iterable[RunnableTool] = ()) -> None:
+        self.tools: dict[str, RunnableTool] = {}
+        self.rules: dict[str, Rules] = {}
+        for tool in tools:
+            self.add(tool)
+
+    def add(self, tool: RunnableTool) -> None:
+        """Know a tool."""
+        self.tools[tool.name] = tool
+        self.rules[tool.name] = rules_of(tool)
+
+    def __getitem__(self, name: str | None) -> RunnableTool:
+        """Raises KeyError for a name that the code of now does not know."""
+        return self.tools[name or ""]

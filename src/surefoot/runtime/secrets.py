@@ -1,0 +1,70 @@
+"""Secrets by name, and the keyring. Values are read in this process only and are known to redaction from then on."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from surefoot.core.marker import Keyring
+from surefoot.core.redact import Redactor
+from surefoot.doors import Entropy
+from surefoot.errors import StoreUnavailable
+
+SECRET_BYTES = 32
+KNOWN_NAMES = ("GITHUB_TOKEN", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "SUREFOOT_SECRET", "SUREFOOT_TOKENS")
+"""Environment variables that are secrets whether or not a tool asks for them."""
+
+
+class EnvironmentSecrets:
+    """Names of secrets are environment variables."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        for name in KNOWN_NAMES:
+            self.get(name)
+
+    def __repr__(self) -> str:
+        return "EnvironmentSecrets()"
+
+    def get(self, name: str) -> str | None:
+        """The variable's value, or None where it is unset or empty."""
+        value = os.environ.get(name)
+        if value:
+            self._redactor.add(name, value)
+        return value or None
+
+
+def load_keyring(secret: str | None, beside: Path | None, entropy: Entropy) -> Keyring:
+    """The keyring of SUREFOOT_SECRET; unset, it is made once and kept beside the SQLite file with mode 0600.
+
+    Raises InvalidInput for a text that is too short, StoreUnavailable where the file cannot be kept.
+    """
+    if secret:
+        return Keyring.parse(secret)
+    if beside is None:
+        raise StoreUnavailable("set SUREFOOT_SECRET: this store has no place to keep a keyring beside it")
+    path = beside.with_name(beside.name + ".secret")
+    try:
+        return Keyring.parse(_read_or_make(path, entropy))
+    except OSError as problem:
+        raise StoreUnavailable(
+            f"the keyring {path} cannot be read or made ({problem.strerror}); set SUREFOOT_SECRET"
+        ) from None
+
+
+def _read_or_make(path: Path, entropy: Entropy) -> str:
+    # Written whole under another name and linked: two processes that start at once agree on one keyring.
+    if not path.exists():
+        fresh = path.with_name(f"{path.name}.{entropy.token(8).hex()}")
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(entropy.token(SECRET_BYTES).hex())
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(fresh, path)
+        except FileExistsError:
+            pass
+        finally:
+            os.unlink(fresh)
+    return path.read_text(encoding="ascii").strip()

@@ -1,0 +1,266 @@
+"""The worker: claims runs, renews leases, drives each run in a task, stops cleanly. No status logic.
+
+A worker whose call does not end after its time-out stops claiming and asks to be replaced; its leases live on until its
+process is gone, so that nothing is concluded about a call that may still act.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+
+from surefoot.core import policy
+from surefoot.core.state import Run
+from surefoot.errors import NotFound, StoreError, SurefootError, Unreadable
+from surefoot.runtime.context import Context
+from surefoot.runtime.drive import Driver
+from surefoot.runtime.handle import Handle
+from surefoot.runtime.loop import Loop
+from surefoot.store.port import Claimed
+
+CAPACITY = 128
+"""Runs that one worker drives at once."""
+IDLE_POLL_SECONDS = 1.0
+"""At least so often a worker looks for dead owners and missed wake-ups."""
+STOP_GRACE_SECONDS = 10.0
+FAILURE_PAUSE_SECONDS_MAX = 60.0
+
+LoopFactory = Callable[[Run], Loop | None]
+"""The logic for a run, or None where the code of now does not know its agent."""
+
+
+class Worker:
+    """Drives runs of one tenant. `agents` maps the names it knows to their versions."""
+
+    def __init__(
+        self, ctx: Context, worker_id: str, agents: Mapping[str, str], loops: LoopFactory, *, capacity: int = CAPACITY
+    ) -> None:
+        self.ctx = ctx
+        self.id = worker_id
+        self.stopping = False
+        self.unhealthy: str | None = None
+        """Why the worker claims nothing any more and has to be replaced."""
+        self.drivers: dict[str, Driver] = {}
+        self._agents = agents
+        self._loops = loops
+        self._capacity = capacity
+        self._wake = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._drives: dict[str, asyncio.Task[None]] = {}
+        self._failures: dict[str, int] = {}
+
+    # Life
+
+    async def start(self, *, claims: bool = True) -> None:
+        """Register the process and keep leases alive; with `claims` take runs, blocked ones looked at again."""
+        await self.ctx.store.register_worker(self.id)
+        self._tasks = [asyncio.ensure_future(self._renew_forever())]
+        if claims:
+            await self.ctx.store.unblock(self.ctx.tenant_id)
+            self._tasks.append(asyncio.ensure_future(self._claim_forever()))
+
+    async def stop(self, grace_s: float = STOP_GRACE_SECONDS) -> None:
+        """Stop claiming, let calls finish for `grace_s`, then tell them to stop and leave the rest in doubt."""
+        self.stopping = True
+        for task in self._tasks[1:]:
+            task.cancel()
+        for driver in self.drivers.values():
+            driver.stopping = True
+            driver.poke()
+        await self._wait_drives(grace_s)
+        for driver in self.drivers.values():
+            driver.cancel()
+        await self._wait_drives(grace_s)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _wait_drives(self, seconds: float) -> None:
+        drives = list(self._drives.values())
+        if drives:
+            timer = asyncio.ensure_future(self.ctx.doors.clock.sleep(seconds))
+            every = asyncio.ensure_future(_all_ended(drives))
+            await asyncio.wait({every, timer}, return_when=asyncio.FIRST_COMPLETED)
+            for waiting in (timer, every):
+                waiting.cancel()
+
+    def wake(self, run_id: str | None = None) -> None:
+        """Something in this process may have made a run ready; `run_id` names one that is perhaps driven here."""
+        driver = self.drivers.get(run_id or "")
+        if driver is not None:
+            driver.poke()
+        self._wake.set()
+
+    @property
+    def free(self) -> int:
+        """Runs that may be taken now."""
+        return 0 if self.stopping or self.unhealthy is not None else self._capacity - len(self.drivers)
+
+    # Claims
+
+    async def _claim_forever(self) -> None:
+        failures = 0
+        while not self.stopping:
+            seen = self.ctx.store.foreign_count()
+            try:
+                claimed = await self._claim()
+                delay = 0.0 if claimed else await self._until_ready()
+                failures = 0
+            except SurefootError as problem:
+                failures += 1
+                self.ctx.log(f"worker {self.id}: claiming failed ({problem.code}); trying again")
+                delay = policy.backoff(failures, self.ctx.doors.entropy.fraction(), base_s=0.1, max_s=5.0)
+            if delay > 0:
+                await self._rest(seen, delay)
+
+    async def _claim(self) -> list[Claimed]:
+        if self.free <= 0:
+            return []
+        claimed = await self.ctx.store.claim(self.ctx.tenant_id, self.id, self._agents, self.ctx.lease_s, self.free)
+        for one in claimed:
+            await self.adopt(one)
+        return claimed
+
+    async def _until_ready(self) -> float:
+        mono, wall = await self.ctx.store.next_wake(self.ctx.tenant_id)
+        now = self.ctx.doors.clock.now()
+        waits = [IDLE_POLL_SECONDS]
+        waits += [mono - now.mono] if mono is not None else []
+        waits += [wall - now.wall] if wall is not None else []
+        return max(min(waits), 0.02)
+
+    async def _rest(self, seen: int, delay: float) -> None:
+        self._wake.clear()
+        woken = asyncio.ensure_future(self._wake.wait())
+        foreign = asyncio.ensure_future(self.ctx.store.foreign_changed(seen, delay))
+        await asyncio.wait({woken, foreign}, return_when=asyncio.FIRST_COMPLETED)
+        for waiting in (woken, foreign):
+            waiting.cancel()
+        if self.ctx.store.foreign_count() > seen:
+            await self._poke_changed()
+
+    async def _poke_changed(self) -> None:
+        """Another process wrote: a driven run may have been cancelled or decided about."""
+        if not self.drivers:
+            return
+        with contextlib.suppress(StoreError):
+            versions = await self.ctx.store.versions(self.ctx.tenant_id, list(self.drivers))
+            for run_id, driver in list(self.drivers.items()):
+                if versions.get(run_id, 0) > driver.handle.run.version:
+                    driver.poke()
+
+    async def adopt(self, claimed: Claimed) -> None:
+        """Drive a run whose lease was won."""
+        tenant, run_id = self.ctx.tenant_id, claimed.run_id
+        try:
+            run = await self.ctx.store.load(tenant, run_id)
+            problem = self._cannot_drive(run)
+        except Unreadable:
+            problem = "unreadable"
+        except NotFound:
+            return
+        if problem is not None:
+            self.ctx.log(f"run {run_id}: not executed ({problem}); see surefoot doctor")
+            await self.ctx.store.block(tenant, run_id, claimed.token, problem)
+            return
+        loop = self._loops(run)
+        assert loop is not None, "checked in _cannot_drive"
+        self.drive(run, loop, claimed)
+
+    def drive(self, run: Run, loop: Loop, claimed: Claimed) -> None:
+        """Begin to drive a run that is in memory already."""
+        handle = Handle(self.ctx.store, run, self.ctx.registry.rules, claimed.token)
+        driver = Driver(self.ctx, handle, loop, claimed.lease_until, owner_died=claimed.owner_died)
+        self.drivers[run.id] = driver
+        task = asyncio.ensure_future(self._drive(driver))
+        self._drives[run.id] = task
+
+    def _cannot_drive(self, run: Run) -> str | None:
+        if self._loops(run) is None:
+            return "unknown_agent"
+        unknown = [
+            s for s in run.steps.values() if s.tool_name and s.tool_name not in self.ctx.registry.tools and s.live
+        ]
+        return "unknown_tool" if unknown else None
+
+    async def _drive(self, driver: Driver) -> None:
+        run_id = driver.handle.run.id
+        failure: BaseException | None = None
+        try:
+            await driver.drive()
+            failure = driver.failure
+        except Exception as problem:
+            failure = problem
+        finally:
+            if failure is not None:
+                await self._drive_failed(driver, failure)
+            elif driver.handle.token is not None and not driver.released:
+                with contextlib.suppress(SurefootError):
+                    await self.ctx.store.release(self.ctx.tenant_id, run_id, driver.handle.token)
+            self.drivers.pop(run_id, None)
+            self._drives.pop(run_id, None)
+            if failure is None:
+                self._failures.pop(run_id, None)
+            self._wake.set()
+
+    async def _drive_failed(self, driver: Driver, failure: BaseException) -> None:
+        """Nothing was decided that is not in the store: the next claim goes on from there, after a pause."""
+        run_id, token = driver.handle.run.id, driver.handle.token
+        count = self._failures[run_id] = self._failures.get(run_id, 0) + 1
+        name = failure.code if isinstance(failure, SurefootError) else type(failure).__name__
+        self.ctx.log(f"run {run_id}: driving it failed ({name}: {self.ctx.redactor.text(str(failure))[:200]})")
+        with contextlib.suppress(SurefootError):
+            if isinstance(failure, Unreadable) and token is not None:
+                await self.ctx.store.block(self.ctx.tenant_id, run_id, token, "unreadable")
+                return
+            await self.ctx.doors.clock.sleep(
+                policy.backoff(count - 1, 0.5, base_s=0.2, max_s=FAILURE_PAUSE_SECONDS_MAX)
+            )
+            if token is not None:
+                await self.ctx.store.release(self.ctx.tenant_id, run_id, token)
+
+    # Leases
+
+    async def _renew_forever(self) -> None:
+        while True:
+            await self.ctx.doors.clock.sleep(self.ctx.lease_s / 3)
+            self._look_for_stuck()
+            held = {i: d.handle.token for i, d in self.drivers.items() if d.handle.token is not None and not d.released}
+            if not held:
+                continue
+            try:
+                ends = await self.ctx.store.renew(self.ctx.tenant_id, held, self.ctx.lease_s)
+            except StoreError as problem:
+                self.ctx.log(f"worker {self.id}: leases are not renewed ({problem.code})")
+                self._give_up_late_leases()
+                continue
+            for run_id in held:
+                self._renewed(run_id, held[run_id], ends.get(run_id))
+
+    def _renewed(self, run_id: str, token: int, until: float | None) -> None:
+        driver = self.drivers.get(run_id)
+        if driver is None or driver.handle.token != token or driver.released:
+            return
+        if until is None:
+            driver.lose()
+        else:
+            driver.lease_until = until
+            driver.poke_timer()
+
+    def _give_up_late_leases(self) -> None:
+        """A worker that could not renew resets its calls before the lease ends."""
+        margin = self.ctx.lease_s * policy.LEASE_MARGIN_FRACTION
+        now = self.ctx.store.now().mono
+        for driver in self.drivers.values():
+            if driver.lease_until - margin - self.ctx.lease_s / 3 <= now:
+                driver.lose()
+
+    def _look_for_stuck(self) -> None:
+        if self.unhealthy is None and any(driver.stuck for driver in self.drivers.values()):
+            self.unhealthy = "a call does not end after its time-out"
+            self.ctx.log(f"worker {self.id}: {self.unhealthy}; claiming nothing more, to be replaced")
+
+
+async def _all_ended(drives: list[asyncio.Task[None]]) -> None:
+    await asyncio.wait(drives)

@@ -1,0 +1,273 @@
+"""A run as clients see it: stable product state, never core records. The same for CLI, HTTP and Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from surefoot.core.evolve import Recorded
+from surefoot.core.state import Instant, Resolution, Step, StepStatus, StepType, wake_times
+from surefoot.runtime.context import Context
+from surefoot.store.port import ActionRow, EvidenceRow, RunRow, StepRow
+from surefoot.vocabulary import text_of
+
+
+class Display(msgspec.Struct, frozen=True):
+    """A stable code and its text."""
+
+    code: str
+    text: str
+
+
+class Next(msgspec.Struct, frozen=True):
+    """What the run waits for, since when, and when it is looked at next (ISO times, UTC)."""
+
+    what: str
+    since: str | None = None
+    at: str | None = None
+
+
+class EvidenceView(msgspec.Struct, frozen=True):
+    """Why something is believed about a step."""
+
+    attempt: int | None
+    verdict: str
+    source: str
+    reason: str | None
+    resource_id: str | None
+    url: str | None
+    coverage: object
+    at: str
+
+
+class StepView(msgspec.Struct, frozen=True):
+    """A step."""
+
+    id: str
+    sequence: int
+    type: str
+    status: str
+    tool_name: str | None
+    call_id: str | None
+    attempt: int
+    operation_key: str | None
+    external_resource_id: str | None
+    resource_url: str | None
+    resolution: str | None
+    error_code: str | None
+    input: object
+    output: object
+    display: Display
+    evidence: list[EvidenceView]
+
+
+class ActionView(msgspec.Struct, frozen=True):
+    """A question to a person."""
+
+    id: str
+    run_id: str
+    step_id: str
+    kind: str
+    status: str
+    why: str | None
+    tool_name: str | None
+    arguments: object
+    preview: object
+    input_hash: str
+    permission: str | None
+    expires_at: str | None
+    decision: str | None
+    decided_by: str | None
+    decided_at: str | None
+    reason: str | None
+    answer: object
+    created_at: str
+
+
+class RunSnapshot(msgspec.Struct, frozen=True):
+    """A run with its steps and its open questions."""
+
+    id: str
+    agent: str
+    agent_version: str
+    kind: str
+    conversation_id: str
+    created_by: str
+    status: str
+    version: int
+    last_committed_sequence: int
+    last_event_sequence: int
+    display: Display
+    can_cancel: bool
+    next: Next | None
+    steps: list[StepView]
+    pending_actions: list[ActionView]
+    result: object
+    error_code: str | None
+    metadata: object
+    created_at: str
+    updated_at: str
+
+
+class RunEvent(msgspec.Struct, frozen=True):
+    """An event on the wire. `data` is small and holds no payload."""
+
+    run_id: str
+    sequence: int
+    version: int
+    type: str
+    at: str
+    step_id: str | None
+    data: dict[str, object]
+
+
+def iso(wall: float | None) -> str | None:
+    """Seconds since 1970 as an ISO time in UTC."""
+    return None if wall is None else datetime.fromtimestamp(wall, UTC).isoformat().replace("+00:00", "Z")
+
+
+def public_event(line: Recorded) -> RunEvent:
+    """A stored event as clients see it."""
+    data = msgspec.to_builtins(line.event)
+    kind = data.pop("type")
+    step_id = data.pop("step_id", None)
+    data.pop("rules", None)
+    return RunEvent(line.run_id, line.sequence, line.version, kind, iso(line.at.wall) or "", step_id, data)
+
+
+def action_view(row: ActionRow) -> ActionView:
+    """An action as clients see it."""
+    a = row.action
+    return ActionView(
+        id=a.id,
+        run_id=row.run_id,
+        step_id=a.step_id,
+        kind=a.kind.value,
+        status=a.status.value,
+        why=a.why,
+        tool_name=row.tool_name,
+        arguments=_json(row.arguments),
+        preview=_json(row.preview),
+        input_hash=a.input_hash,
+        permission=a.permission,
+        expires_at=iso(a.expires_wall),
+        decision=a.decision,
+        decided_by=a.decided_by,
+        decided_at=iso(row.decided_at),
+        reason=row.reason,
+        answer=_json(row.answer),
+        created_at=iso(row.created_at) or "",
+    )
+
+
+async def read_snapshot(ctx: Context, run_id: str, language: str) -> RunSnapshot:
+    """Read a run and make its snapshot. Raises NotFound, Unreadable."""
+    row = await ctx.store.run(ctx.tenant_id, run_id)
+    steps = await ctx.store.steps(ctx.tenant_id, run_id)
+    evidence = await ctx.store.evidence(ctx.tenant_id, run_id)
+    actions = [action_view(a) for a in await ctx.store.actions(ctx.tenant_id, run_id=run_id)]
+    waiting = {a.step_id for a in actions if a.status == "waiting"}
+    texts = {name: tool.display for name, tool in ctx.registry.tools.items()}
+    run = row.run
+    code = "run_" + run.status.value
+    return RunSnapshot(
+        id=run.id,
+        agent=run.agent,
+        agent_version=run.agent_version,
+        kind=run.kind,
+        conversation_id=run.conversation_id,
+        created_by=row.created_by,
+        status=run.status.value,
+        version=run.version,
+        last_committed_sequence=row.last_committed_sequence,
+        last_event_sequence=run.event_sequence,
+        display=Display(code, text_of(code, language)),
+        can_cancel=not run.ended,
+        next=_next(row, steps, ctx.doors.clock.now()),
+        steps=[_step(s, evidence, waiting, texts, language) for s in steps],
+        pending_actions=[a for a in actions if a.status == "waiting"],
+        result=_json(row.result),
+        error_code=run.error_code or row.blocked_code,
+        metadata=_json(row.metadata),
+        created_at=iso(row.created_at) or "",
+        updated_at=iso(row.updated_at) or "",
+    )
+
+
+def _json(data: bytes | None) -> object:
+    return None if data is None else msgspec.json.decode(data)
+
+
+def _next(row: RunRow, steps: Sequence[StepRow], now: Instant) -> Next | None:
+    run = row.run
+    doubtful = [s for s in steps if s.step.in_doubt]
+    mono, wall = wake_times(run)
+    if run.waiting_actions and not doubtful:
+        return Next("person", iso(row.updated_at), iso(wall))
+    at = None if mono is None else iso(now.wall + max(mono - now.mono, 0.0))
+    if doubtful:
+        return Next("look" if mono is not None else "person", iso(doubtful[0].updated_at), at)
+    if run.ended:
+        return None if mono is None else Next("look", iso(row.updated_at), at)
+    return Next("worker" if row.lease_owner else "start", iso(row.updated_at), at)
+
+
+def step_code(step: Step, asked: bool, deferred: bool) -> str:
+    """The display code of a step."""
+    if step.type is StepType.model_call:
+        status = step.status.value.removesuffix("_for_approval")
+        return f"model_{status if status in ('running', 'succeeded', 'failed', 'waiting') else 'pending'}"
+    if step.status is StepStatus.outcome_unknown:
+        if step.resolution is Resolution.given_up:
+            return "tool_given_up"
+        return "tool_asked" if asked else "tool_outcome_unknown"
+    if step.status is StepStatus.pending and deferred:
+        return "tool_deferred"
+    return f"tool_{step.status.value}"
+
+
+def _step(
+    row: StepRow,
+    evidence: Sequence[EvidenceRow],
+    waiting: set[str],
+    texts: Mapping[str, Mapping[str, Mapping[str, str]]],
+    language: str,
+) -> StepView:
+    step = row.step
+    code = step_code(step, step.id in waiting, step.error_code is not None)
+    shown = text_of(code, language, tool=step.tool_name or "", texts=texts.get(step.tool_name or ""))
+    return StepView(
+        id=step.id,
+        sequence=step.sequence,
+        type=step.type.value,
+        status=step.status.value,
+        tool_name=step.tool_name,
+        call_id=step.call_id,
+        attempt=step.attempt,
+        operation_key=step.operation_key or None,
+        external_resource_id=step.external_resource_id,
+        resource_url=step.resource_url,
+        resolution=None if step.resolution is None else step.resolution.value,
+        error_code=step.error_code,
+        input=_json(row.safe_input),
+        output=_json(row.safe_output),
+        display=Display(code, shown),
+        evidence=[_evidence(e) for e in evidence if e.step_id == step.id],
+    )
+
+
+def _evidence(row: EvidenceRow) -> EvidenceView:
+    detail = _json(row.detail)
+    coverage = detail.get("coverage") if isinstance(detail, dict) else None
+    return EvidenceView(
+        attempt=row.attempt,
+        verdict=row.verdict,
+        source=row.source,
+        reason=row.reason,
+        resource_id=row.resource_id,
+        url=row.resource_url,
+        coverage=coverage,
+        at=iso(row.created_at) or "",
+    )

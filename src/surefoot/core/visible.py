@@ -8,24 +8,36 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
+from functools import cache
 
 WARNINGS_MAX = 20
 
 # Default-ignorable and blank characters that are letters or marks by category, so that the categories do not show them.
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-_CANDIDATE = re.compile("[^\\t\\n -~\u4e00-\u9fff\u3001-\u3020\u3040-\u30ff\uff01-\uff5e]|[\u27e6]")
-_LOOKALIKE_SCRIPTS = (
-    ("Cyrillic", re.compile("[\u0400-\u052f\u1c80-\u1c8f\u2de0-\u2dff\ua640-\ua69f]")),
-    ("Greek", re.compile("[\u0370-\u03ff\u1f00-\u1fff]")),
-    ("Armenian", re.compile("[\u0530-\u058f]")),
-    ("Cherokee", re.compile("[\u13a0-\u13ff\uab70-\uabbf]")),
-)
-_ANY_LOOKALIKE = re.compile(
-    "[\u0370-\u058f\u13a0-\u13ff\u1c80-\u1c8f\u1f00-\u1fff\u2de0-\u2dff\ua640-\ua69f\uab70-\uabbf]"
-)
-_LATIN = re.compile("[A-Za-z\u00c0-\u024f]")
-_WORD = re.compile(r"[^\W\d_]+")
+_LOOKALIKES = {
+    "Cyrillic": "\u0400-\u052f\u1c80-\u1c8f\u2de0-\u2dff\ua640-\ua69f",
+    "Greek": "\u0370-\u03ff\u1f00-\u1fff",
+    "Armenian": "\u0530-\u058f",
+    "Cherokee": "\u13a0-\u13ff\uab70-\uabbf",
+}
+
+
+# Compiled at first use: importing surefoot stays cheap.
+@cache
+def _candidate() -> re.Pattern[str]:
+    return re.compile("[^\\t\\n -~\u4e00-\u9fff\u3001-\u3020\u3040-\u30ff\uff01-\uff5e]|[\u27e6]")
+
+
+@cache
+def _script(name: str) -> re.Pattern[str]:
+    ranges = "".join(_LOOKALIKES.values()) if name == "any" else _LOOKALIKES[name]
+    return re.compile(f"[{ranges}]")
+
+
+@cache
+def _latin() -> re.Pattern[str]:
+    return re.compile("[A-Za-z\u00c0-\u024f]")
 
 
 def visible(text: str) -> tuple[str, list[str]]:
@@ -47,7 +59,7 @@ def visible(text: str) -> tuple[str, list[str]]:
         counts[character] += 1
         return _escape(character)
 
-    out = _CANDIDATE.sub(shown, text)
+    out = _candidate().sub(shown, text)
     warnings = [_hidden_warning(character, count) for character, count in counts.most_common(WARNINGS_MAX)]
     return out, (warnings + _mixed_words(text))[:WARNINGS_MAX]
 
@@ -111,15 +123,15 @@ def _hidden_warning(character: str, count: int) -> str:
 
 
 def _mixed_words(text: str) -> list[str]:
-    if _ANY_LOOKALIKE.search(text) is None:
+    if _script("any").search(text) is None:
         return []
     found: dict[str, str] = {}
-    for match in _WORD.finditer(text):
+    for match in re.finditer(r"[^\W\d_]+", text):
         word = match[0]
-        if _ANY_LOOKALIKE.search(word) is None or len(found) >= WARNINGS_MAX:
+        if _script("any").search(word) is None or len(found) >= WARNINGS_MAX:
             continue
-        scripts = [name for name, letters in _LOOKALIKE_SCRIPTS if letters.search(word)]
-        if _LATIN.search(word):
+        scripts = [name for name in _LOOKALIKES if _script(name).search(word)]
+        if _latin().search(word):
             scripts.insert(0, "Latin")
         if len(scripts) > 1:
             found[word] = f"the word {word[:40]!r} mixes {' and '.join(scripts)} letters"

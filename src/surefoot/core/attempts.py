@@ -8,12 +8,13 @@ import msgspec
 
 from surefoot.core import events as ev
 from surefoot.core import policy
-from surefoot.core.decide import Start, fail_run, start_step
+from surefoot.core.decide import Start, fail_run, start_refusal, start_step
 from surefoot.core.draft import Draft
 from surefoot.core.ends import ask, fail_step, succeed_step
 from surefoot.core.payloads import result_body
-from surefoot.core.reconcile import Look, Questions, check_duplicates, late_end
+from surefoot.core.reconcile import Look, Questions, check_duplicates, conclude_known, late_end, receipt_body
 from surefoot.core.state import ActionKind, AttemptEnd, EffectClass, Step, StepStatus, StepType
+from surefoot.errors import NotAllowed
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -28,7 +29,7 @@ class Outcome(msgspec.Struct, frozen=True):
     over: bool = True
     """False where the call may still be under way."""
     body: bytes = b""
-    """What the model is told if the step fails of it."""
+    """What the model is told if the step fails of it; empty: a plain sentence with the code."""
 
 
 def is_current(step: Step, attempt: int) -> bool:
@@ -40,10 +41,18 @@ def record_outcome(d: Draft, step_id: str, attempt: int, outcome: Outcome, quest
     """Write the end of an attempt. An end that comes late is evidence, and concludes only what is still open."""
     step = d.step(step_id)
     if not is_current(step, attempt):
-        late_end(d, step, attempt, AttemptEnd(outcome.end), outcome.look, outcome.code or None, questions)
-        return
-    if outcome.end == "applied" and outcome.look is not None:
-        _applied(d, step, attempt, outcome.look, questions)
+        late_end(
+            d,
+            step,
+            attempt,
+            AttemptEnd(outcome.end),
+            outcome.look,
+            outcome.code or None,
+            questions,
+            again_s=outcome.again_s,
+        )
+    elif outcome.end == "applied":
+        _applied(d, step, attempt, outcome.look or Look("found", source="worker"), questions)
     elif outcome.end == "in_doubt":
         _in_doubt(d, step, attempt, outcome)
     else:
@@ -51,17 +60,16 @@ def record_outcome(d: Draft, step_id: str, attempt: int, outcome: Outcome, quest
 
 
 def _applied(d: Draft, step: Step, attempt: int, look: Look, questions: Questions) -> None:
-    known = step.receipts
     succeed_step(
         d,
         step,
         attempt=attempt,
         resource_id=look.resource_id,
         url=look.url,
-        body=look.body,
+        body=look.body or receipt_body(look),
         safe_output=look.safe_output,
     )
-    check_duplicates(d, step.id, known, look, questions)
+    check_duplicates(d, step, look, questions)
 
 
 def _in_doubt(d: Draft, step: Step, attempt: int, outcome: Outcome) -> None:
@@ -71,8 +79,9 @@ def _in_doubt(d: Draft, step: Step, attempt: int, outcome: Outcome) -> None:
         if rules.effect is EffectClass.idempotent and step.counted_attempts > 1:
             wait = policy.backoff(step.counted_attempts - 1, 1.0)
         d.emit(ev.StepOutcomeUnknown(step.id, attempt, outcome.code, ended=outcome.over, look_s=wait))
+        conclude_known(d, step.id)
     elif d.run.ended or step.counted_attempts >= rules.attempts_max:
-        _read_used_up(d, step, attempt, outcome.code, outcome.body)
+        _read_used_up(d, step, attempt, outcome.code, outcome.body or _plain(outcome.code))
     else:
         delay = outcome.again_s or 0.0
         d.emit(ev.StepDeferred(step.id, delay, code=outcome.code, attempt=attempt, end=AttemptEnd.in_doubt))
@@ -80,6 +89,10 @@ def _in_doubt(d: Draft, step: Step, attempt: int, outcome: Outcome) -> None:
 
 def _without_effect(d: Draft, step: Step, attempt: int, outcome: Outcome) -> None:
     end = AttemptEnd(outcome.end)
+    if step.receipts or any(a.end is AttemptEnd.applied for a in step.attempts):
+        d.emit(ev.AttemptEnded(step.id, attempt, end, outcome.code))
+        conclude_known(d, step.id)
+        return
     others = [a for a in step.doubtful_attempts if a.number != attempt]
     again_s = outcome.again_s
     if end is AttemptEnd.not_sent and sum(1 for a in step.attempts if a.end is end) >= policy.NOT_SENT_MAX:
@@ -87,14 +100,19 @@ def _without_effect(d: Draft, step: Step, attempt: int, outcome: Outcome) -> Non
     if others and d.rules(step).effect is not EffectClass.read:
         # A refusal ends its own attempt only: what an earlier one did is still to be found out.
         d.emit(ev.AttemptEnded(step.id, attempt, end, outcome.code))
-        d.emit(ev.StepOutcomeUnknown(step.id, others[-1].number, outcome.code, ended=False, look_s=again_s or 0.0))
+        code = policy.NO_RESEND if again_s is None else outcome.code
+        d.emit(ev.StepOutcomeUnknown(step.id, others[-1].number, code, ended=False, look_s=again_s or 0.0))
     elif again_s is not None and not d.run.ended:
         d.emit(ev.StepDeferred(step.id, again_s, code=outcome.code, attempt=attempt, end=end))
     elif step.type is StepType.model_call and not d.run.ended:
         d.emit(ev.AttemptEnded(step.id, attempt, end, outcome.code))
         fail_run(d, outcome.code)
     else:
-        fail_step(d, step, outcome.code, attempt=attempt, end=end, body=outcome.body)
+        fail_step(d, step, outcome.code, attempt=attempt, end=end, body=outcome.body or _plain(outcome.code))
+
+
+def _plain(code: str) -> bytes:
+    return result_body(f"This call was not executed: {code}.", code=code)
 
 
 def _read_used_up(d: Draft, step: Step, attempt: int, code: str, body: bytes) -> None:
@@ -127,15 +145,31 @@ def recover_step(d: Draft, step_id: str, *, owner_died: bool, start: Start | Non
         return False
     code = "worker_died" if owner_died else "lease_over"
     if d.rules(step).effect is not EffectClass.read:
-        d.emit(ev.StepOutcomeUnknown(step.id, step.attempt, code, ended=owner_died))
+        d.emit(ev.StepOutcomeUnknown(step.id, step.attempt, code, ended=owner_died, died=owner_died))
+        conclude_known(d, step.id)
         return False
     if d.run.ended or step.counted_attempts >= d.rules(step).attempts_max:
         body = result_body("The call could not be finished: its worker stopped each time.", code="attempts_used_up")
         _read_used_up(d, step, step.attempt, "attempts_used_up", body)
         return False
-    if start is None:
-        d.emit(ev.StepDeferred(step.id, 0.0, code=code, attempt=step.attempt, end=AttemptEnd.in_doubt))
-        return False
     d.emit(ev.AttemptEnded(step.id, step.attempt, AttemptEnd.in_doubt, code))
+    if start is None or start_refusal(d, d.step(step.id), start) is not None:
+        d.emit(ev.StepDeferred(step.id, 0.0, code=code))
+        return False
     start_step(d, step.id, start)
     return True
+
+
+def end_used_up(d: Draft, step_id: str) -> None:
+    """A pending step that may not begin again (`attempts_used_up`, as where the code of now allows fewer) fails.
+
+    Nothing of it is in doubt. A model call takes the run with it. Raises NotAllowed for a step that is not pending.
+    """
+    step = d.step(step_id)
+    if step.status is not StepStatus.pending or d.run.ended:
+        raise NotAllowed("only a pending step ends like this", code="illegal_transition")
+    if step.type is StepType.model_call:
+        fail_run(d, "attempts_used_up")
+    else:
+        text = "The call was tried as often as allowed."
+        fail_step(d, step, "attempts_used_up", body=result_body(text, code="attempts_used_up"))

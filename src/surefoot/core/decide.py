@@ -1,6 +1,6 @@
 """Commands on runs, steps and attempts. Each emits events on a Draft or raises NotAllowed; none knows a clock or I/O.
 
-Ends of attempts are in attempts.py, doubt (lookups, resending, evidence) in reconcile.py, answers of people in people.py.
+Ends of attempts are in attempts.py, doubt (lookups, resending, evidence) in reconcile.py, decisions in people.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import msgspec
 
 from surefoot.core import events as ev
 from surefoot.core import policy
-from surefoot.core.draft import Draft, approved_until
+from surefoot.core.draft import NOTE_PREFIX, Draft, approved_until
 from surefoot.core.ends import answer, ask, expire_actions, fail_step
 from surefoot.core.ids import call_id, operation_key, step_id
 from surefoot.core.payloads import Ask, BlobPut, ClaimKey, MessageBody, RunResult, StepView, result_body
@@ -56,6 +56,9 @@ class ProposedCall(msgspec.Struct, frozen=True):
     owner_step_id: str | None = None
     refusal: Refusal | None = None
     gate: Ask | None = None
+    """The approval that the call waits for."""
+    question: Ask | None = None
+    """The call is a question to a person (`ask_person`): a step of type human_approval, answered by a value."""
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -78,8 +81,12 @@ def start_run(d: Draft, input_body: bytes | None) -> None:
 
 
 def add_message(d: Draft, message_id: str, role: str, body: bytes) -> None:
-    """A user message or a note: placed now, or queued until every call has its result. Raises RunEnded."""
+    """A user message or a note: placed now, or queued until every call has its result. Raises RunEnded.
+
+    The id of a note begins with NOTE_PREFIX, and no other does.
+    """
     d.require_open()
+    assert (role == "note") == message_id.startswith(NOTE_PREFIX), f"a {role} called {message_id}"
     d.carry(MessageBody(message_id, body))
     if d.run.batch_open or d.run.queued:
         d.emit(ev.MessageQueued(message_id, role))
@@ -118,15 +125,17 @@ def close_calls(d: Draft, code: str) -> tuple[str, ...]:
     for step in sorted(d.run.steps.values(), key=lambda s: s.sequence):
         if not step.open_in_loop:
             continue
-        body = result_body("The outcome of this call was not known when the run ended.", code="outcome_unknown")
         effectful = step.type is StepType.tool_call and d.rules(step).effect is not EffectClass.read
         if effectful and step.doubtful_attempts:
             sent.append(step.id)
-            answer(d, step, body)
+            text = "The outcome of this call was not known when the run ended."
+            answer(d, step, result_body(text, code="outcome_unknown"))
             continue
-        body = result_body(f"This call was not executed: {code}.", code=code)
-        end = AttemptEnd.in_doubt if step.status is StepStatus.running else None
-        fail_step(d, step, code, attempt=step.attempt or None, end=end, body=body, why="cancelled")
+        last = step.attempts[-1] if step.attempts else None
+        cut = last is not None and last.end is None
+        body = result_body(f"This call was {'stopped' if cut else 'not executed'}: {code}.", code=code)
+        number, end = (step.attempt, AttemptEnd.in_doubt) if cut else (None, None)
+        fail_step(d, step, code, attempt=number, end=end, body=body, why="cancelled")
     return tuple(sent)
 
 
@@ -136,9 +145,12 @@ def close_calls(d: Draft, code: str) -> tuple[str, ...]:
 def start_model_call(d: Draft, start: Start, input_hash: str) -> Step:
     """The next model call with its intent; queued messages get their place first.
 
-    Raises NotAllowed (`turns_used_up`, `time_used_up`) when the budget is spent: the caller fails the run.
+    Raises NotAllowed (`turns_used_up`, `time_used_up`) when the budget is spent: the caller fails the run; and
+    (`batch_open`) while a call has no result.
     """
     d.require_open()
+    if d.run.batch_open:
+        raise NotAllowed("every call gets its result before the next model call", code="batch_open")
     d.place_queued()
     limits = d.run.limits
     if d.run.turns >= limits.turns_max:
@@ -151,7 +163,9 @@ def start_model_call(d: Draft, start: Start, input_hash: str) -> Step:
     return start_step(d, new, start)
 
 
-def record_model_answer(d: Draft, model_step: str, attempt: int, body: bytes, calls: Sequence[ProposedCall]) -> list[str]:
+def record_model_answer(
+    d: Draft, model_step: str, attempt: int, body: bytes, calls: Sequence[ProposedCall]
+) -> list[str]:
     """The model answered: its message, and a step for each call it proposes. Returns the new steps' ids."""
     step = d.step(model_step)
     if step.status is not StepStatus.running or step.attempt != attempt:
@@ -164,14 +178,14 @@ def record_model_answer(d: Draft, model_step: str, attempt: int, body: bytes, ca
 
 
 def propose(d: Draft, call: ProposedCall, model_sequence: int, index: int, position: int | None) -> str:
-    """Write one call down: pending, waiting for a person, or refused at once."""
+    """Write one call down: pending, waiting for a person, or refused at once. Returns the new step's id."""
     sequence = d.run.step_count + 1
     new = step_id(d.run.id, sequence)
     d.emit(
         ev.StepCreated(
             new,
             sequence,
-            StepType.tool_call,
+            StepType.tool_call if call.question is None else StepType.human_approval,
             call.rules,
             tool_name=call.tool_name,
             tool_version=call.tool_version,
@@ -194,13 +208,21 @@ def propose(d: Draft, call: ProposedCall, model_sequence: int, index: int, posit
         return new
     if call.business_key is not None and call.owner_step_id is None:
         d.carry(ClaimKey(call.business_key, new, call.input_hash))
-    if call.gate is not None:
+    if call.question is not None:
+        d.emit(ev.StepWaitingForApproval(new, call.question.action_id))
+        ask(d, new, ActionKind.ask, call.question)
+    elif call.gate is not None:
         ask_approval(d, new, call.gate)
     return new
 
 
 def ask_approval(d: Draft, step: str, gate: Ask) -> None:
-    """The step waits for a person; an earlier approval of it is superseded."""
+    """The step waits for a person; the new question takes the place of an open one, and of an earlier approval.
+
+    Raises NotAllowed (`possibly_sent`) while an attempt may have been sent: an approval does not settle a doubt.
+    """
+    if d.step(step).doubtful_attempts and d.rules(d.step(step)).effect is not EffectClass.read:
+        raise NotAllowed("the step may have been sent; find out what became of it first", code="possibly_sent")
     expire_actions(d, step, "superseded")
     d.emit(ev.StepWaitingForApproval(step, gate.action_id))
     ask(d, step, ActionKind.approve, gate)
@@ -213,25 +235,23 @@ def approval_over(d: Draft, step: Step) -> bool:
     action = d.run.actions.get(step.action_id)
     if action is None or action.status is not ActionStatus.approved:
         return True
+    if action.kind is not ActionKind.approve:
+        return False  # an answered question, such as "try the model again", gives no approval that could end
     return action.expires_wall is not None and d.at.wall >= action.expires_wall
 
 
 def start_step(d: Draft, step_id_: str, start: Start) -> Step:
     """The intent of the next attempt. From this commit on the call may have been sent.
 
-    Raises RunEnded, NotAllowed(`approval_expired`: ask again; `attempts_used_up`; `not_yet`; `account_changed`).
+    Raises RunEnded, and NotAllowed (`approval_expired`: ask again; `attempts_used_up`; `not_yet`; `account_changed`;
+    `possibly_sent`: an earlier attempt may have acted, and nothing lets it be repeated).
     """
     d.require_open()
     step = d.step(step_id_)
     rules = d.rules(step)
-    if step.status is StepStatus.pending and step.not_before > d.at.mono:
-        raise NotAllowed("the step is to wait", code="not_yet")
-    if step.counted_attempts >= rules.attempts_max:
-        raise NotAllowed(f"the step has used its {rules.attempts_max} attempts", code="attempts_used_up")
-    if approval_over(d, step):
-        raise NotAllowed("the approval of this step has expired; ask again", code="approval_expired")
-    if step.account is not None and start.account is not None and start.account != step.account:
-        raise NotAllowed("the credential now belongs to another account", code="account_changed")
+    refusal = start_refusal(d, step, start)
+    if refusal is not None:
+        raise refusal
     until = approved_until(d.run, step)
     if until is not None:
         d.wall_before = until if d.wall_before is None else min(d.wall_before, until)
@@ -249,18 +269,49 @@ def start_step(d: Draft, step_id_: str, start: Start) -> Step:
     return d.step(step.id)
 
 
+def start_refusal(d: Draft, step: Step, start: Start) -> NotAllowed | None:
+    """Why the step's next attempt cannot begin at this instant, or None."""
+    rules = d.rules(step)
+    if step.status is StepStatus.pending and step.not_before > d.at.mono:
+        return NotAllowed("the step is to wait", code="not_yet")
+    if step.counted_attempts >= rules.attempts_max:
+        return NotAllowed(f"the step has used its {rules.attempts_max} attempts", code="attempts_used_up")
+    if approval_over(d, step):
+        return NotAllowed("the approval of this step has expired; ask again", code="approval_expired")
+    if step.account is not None and start.account is not None and start.account != step.account:
+        return NotAllowed("the credential now belongs to another account", code="account_changed")
+    if not _may_repeat(d, step, rules):
+        return NotAllowed("an earlier attempt may have been sent; look first", code="possibly_sent")
+    return None
+
+
+def _may_repeat(d: Draft, step: Step, rules: Rules) -> bool:
+    """The one gate before every send: no attempt may have acted, or the target drops repeats, or nothing is changed."""
+    if rules.effect is EffectClass.read:
+        return step.status is not StepStatus.running or step.attempts[-1].end is not None
+    if not step.doubtful_attempts:
+        return True
+    usable = rules.effect is EffectClass.idempotent and policy.key_usable(step, rules, d.at)
+    return usable and policy.attempts_over(step, d.at)
+
+
 def answer_from_owner(d: Draft, step_id_: str, resource_id: str | None, url: str | None, body: bytes) -> None:
-    """A business key that another step already answered: the same receipt, no second effect."""
+    """A business key that another step already answered: the same receipt, no second effect.
+
+    Raises NotAllowed for a step that was sent itself.
+    """
     step = d.step(step_id_)
+    if step.attempts:
+        raise NotAllowed("the step was sent itself; it is not answered from another", code="possibly_sent")
     d.emit(
-        ev.StepSucceeded(
-            step.id, external_resource_id=resource_id, resource_url=url, resolution=Resolution.answered_by
-        )
+        ev.StepSucceeded(step.id, external_resource_id=resource_id, resource_url=url, resolution=Resolution.answered_by)
     )
     expire_actions(d, step.id, "settled")
     answer(d, step, body)
 
 
 def defer(d: Draft, step_id_: str, delay_s: float, code: str | None) -> None:
-    """A pending step starts later."""
+    """A pending step starts later. Raises NotAllowed for any other: the end of an attempt has commands of its own."""
+    if d.step(step_id_).status is not StepStatus.pending:
+        raise NotAllowed("only a pending step is put off", code="illegal_transition")
     d.emit(ev.StepDeferred(step_id_, delay_s, code=code))

@@ -12,14 +12,20 @@ from msgspec.structs import replace
 
 from surefoot.core import events as ev
 from surefoot.core.evolve import evolve
-from surefoot.core.state import ActionStatus, Instant, Rules, Run, RunStatus, Step, StepStatus
+from surefoot.core.policy import careful_rules
+from surefoot.core.state import ActionKind, ActionStatus, Instant, Rules, Run, RunStatus, Step, StepStatus
 from surefoot.errors import NotFound, RunEnded
+
+NOTE_PREFIX = "msg_note_"
+"""How the id of a note begins; every other queued message is the user's."""
 
 
 class Draft:
     """What will be appended. `payloads` are opaque here; `rules` are those of the code of now, by tool name."""
 
-    def __init__(self, run: Run, at: Instant, *, rules: Mapping[str, Rules] | None = None, token: int | None = None) -> None:
+    def __init__(
+        self, run: Run, at: Instant, *, rules: Mapping[str, Rules] | None = None, token: int | None = None
+    ) -> None:
         self.before = run
         self.run = run
         self.at = at
@@ -49,8 +55,8 @@ class Draft:
         return step
 
     def rules(self, step: Step) -> Rules:
-        """What holds for the step: the code of now, else what it was created with."""
-        return self._rules.get(step.tool_name or "", step.rules)
+        """What holds for the step: the code of now where it is not bolder about what older code has sent."""
+        return careful_rules(self._rules.get(step.tool_name or "", step.rules), step.rules)
 
     def require_open(self) -> None:
         """Raises RunEnded if the run is terminal."""
@@ -68,7 +74,12 @@ class Draft:
             self.emit(ev.RunStatusChanged(self.run.status, derived))
 
     def finish(self) -> Run:
-        """The run after the append: queued messages placed where that is legal, the status derived, version + 1."""
+        """The run after the append: queued messages placed where that is legal, the status derived, version + 1.
+
+        A Draft without events is no append: the run is returned as it was.
+        """
+        if not self.events:
+            return self.before
         self.place_queued()
         if not self.run.ended:
             self.settle_status()
@@ -76,11 +87,14 @@ class Draft:
         return self.run
 
     def place_queued(self) -> None:
-        """Give waiting messages their place, as soon as every call has its result."""
-        if self.run.batch_open:
+        """Give waiting messages their place, as soon as every call has its result.
+
+        After the run's end the conversation may belong to another run already, which places what is left.
+        """
+        if self.run.batch_open or self.before.ended:
             return
         for message_id in self.run.queued:
-            role = "note" if message_id.startswith("msg_note_") else "user"
+            role = "note" if message_id.startswith(NOTE_PREFIX) else "user"
             self.emit(ev.MessageAppended(message_id, role, self.run.next_position))
 
 
@@ -89,12 +103,9 @@ def derive_status(run: Run) -> RunStatus:
     if run.ended:
         return run.status
     doubtful = [step for step in run.steps.values() if step.in_doubt]
-    waiting = {a.step_id for a in run.waiting_actions}
-    busy = any(
-        s.status in (StepStatus.running, StepStatus.pending) for s in run.steps.values()
-    ) or not run.batch_open  # fmt: skip
-    asked_about_all = all(step.id in waiting for step in doubtful)
-    if waiting and not busy and asked_about_all:
+    ready = any(step.status in (StepStatus.running, StepStatus.pending) for step in run.steps.values())
+    asked = {a.step_id for a in run.waiting_actions if a.kind is ActionKind.resolve}
+    if run.waiting_actions and run.batch_open and not ready and all(step.id in asked for step in doubtful):
         return RunStatus.waiting_for_user
     return RunStatus.reconciling if doubtful else RunStatus.running
 
@@ -102,6 +113,6 @@ def derive_status(run: Run) -> RunStatus:
 def approved_until(run: Run, step: Step) -> float | None:
     """The wall time at which the step's approval ends; None where it has none or it does not end."""
     action = run.actions.get(step.action_id or "")
-    if action is None or action.status is not ActionStatus.approved:
+    if action is None or action.kind is not ActionKind.approve or action.status is not ActionStatus.approved:
         return None
     return action.expires_wall

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from surefoot.core import events as ev
-from surefoot.core.draft import Draft
+from surefoot.core.draft import NOTE_PREFIX, Draft
 from surefoot.core.payloads import ActionView, Ask, MessageBody, StepView
 from surefoot.core.policy import SWEEP_SECONDS
 from surefoot.core.state import (
     STEP_ENDS,
     ActionKind,
-    ActionStatus,
     AttemptEnd,
     EffectClass,
     Resolution,
@@ -19,23 +20,36 @@ from surefoot.core.state import (
 
 
 def answer(d: Draft, step: Step, body: bytes) -> None:
-    """The one result of a call, at its reserved place; a note instead where the call has its result already."""
+    """The one result of a call, at its reserved place; a note instead where the call has its result already.
+
+    A model call and a call outside any conversation are answered elsewhere.
+    """
     step = d.step(step.id)
     if step.type is StepType.model_call or d.run.kind == "perform":
         return
     if step.answered or step.position is None:
-        note(d, body)
+        note(d, _about(step, body))
         return
     message = d.message_id()
     d.carry(MessageBody(message, body))
     d.emit(ev.MessageAppended(message, "tool_result", step.position, step_id=step.id, call_id=step.call_id))
 
 
+def _about(step: Step, body: bytes) -> bytes:
+    """The same body, naming the call that it is about: a note stands far from it."""
+    told = msgspec.json.decode(body, type=dict[str, msgspec.Raw]) if body[:1] == b"{" else {}
+    known = told.get("content", msgspec.Raw(body or b"null"))
+    content = {"tool": step.tool_name, "call_id": step.call_id, "became_known": known}
+    return msgspec.json.encode({"code": None, "is_error": False, **told, "content": content})
+
+
 def note(d: Draft, body: bytes) -> None:
     """A note to the model at the conversation's next legal place; one of a terminal run waits for the next run."""
-    message = "msg_note_" + d.message_id().removeprefix("msg_")
+    if d.run.kind == "perform":
+        return
+    message = NOTE_PREFIX + d.message_id().removeprefix("msg_")
     d.carry(MessageBody(message, body))
-    if d.run.ended or d.run.batch_open:
+    if d.run.ended or d.run.batch_open or d.run.queued:
         d.emit(ev.MessageQueued(message, "note"))
     else:
         d.emit(ev.MessageAppended(message, "note", d.run.next_position))
@@ -79,10 +93,20 @@ def fail_step(
     why: str = "settled",
 ) -> None:
     """The step failed, with proof that nothing happened (any more); its call is told."""
+    _assert_no_doubt(d, step, attempt, end)
     d.emit(ev.StepFailed(step.id, code, attempt=attempt, end=end, resolution=resolution))
     expire_actions(d, step.id, why)
     answer(d, step, body)
     owe_sweep(d, step.id)
+
+
+def _assert_no_doubt(d: Draft, step: Step, attempt: int | None, end: AttemptEnd | None) -> None:
+    """Doubt is never `failed`. Whoever comes here with one has forgotten to look."""
+    if step.type is not StepType.tool_call or d.rules(step).effect is EffectClass.read:
+        return
+    proven = attempt if end in (AttemptEnd.refused, AttemptEnd.not_sent) else None
+    doubt = [a.number for a in d.step(step.id).doubtful_attempts if a.number != proven]
+    assert not doubt, f"step {step.id} is to fail, but its attempts {doubt} may have been sent"
 
 
 def owe_sweep(d: Draft, step_id: str) -> None:
@@ -94,14 +118,17 @@ def owe_sweep(d: Draft, step_id: str) -> None:
     if rules.effect is EffectClass.read:
         return
     absent = any(a.absent for a in step.attempts)
-    sent = sum(1 for a in step.attempts if a.possibly_sent)
-    if absent or sent > 1:
+    if absent or len(step.doubtful_attempts) > 1:
         d.emit(ev.SweepScheduled(step_id, 0, SWEEP_SECONDS[0]))
 
 
 def ask(d: Draft, step_id: str, kind: ActionKind, question: Ask) -> None:
-    """Ask a person; the decision will bind to the step's input_hash."""
+    """Ask a person; the decision will bind to the step's input_hash.
+
+    A question about what happened does not expire: doubt is closed by evidence or by a person, never by time.
+    """
     step = d.step(step_id)
+    expires = kind in (ActionKind.approve, ActionKind.ask)
     d.emit(
         ev.ActionRequested(
             question.action_id,
@@ -109,7 +136,7 @@ def ask(d: Draft, step_id: str, kind: ActionKind, question: Ask) -> None:
             kind,
             step.input_hash,
             permission=question.permission,
-            expires_s=question.expires_s,
+            expires_s=question.expires_s if expires else None,
         )
     )
     d.carry(ActionView(question.action_id, question.arguments, question.preview))
@@ -125,7 +152,6 @@ def open_question(d: Draft, step_id: str, kind: ActionKind | None = None) -> str
 
 def expire_actions(d: Draft, step_id: str, why: str, *, keep: ActionKind | None = None) -> None:
     """The step moved on: its open questions are gone. `keep` names a kind that stays open. Duplicates stay."""
-    for action in tuple(d.run.actions.values()):
-        if action.step_id == step_id and action.status is ActionStatus.waiting:
-            if action.kind is not keep and action.kind is not ActionKind.duplicate:
-                d.emit(ev.ActionExpired(action.id, step_id, why))
+    for action in d.run.waiting_actions:
+        if action.step_id == step_id and action.kind not in (keep, ActionKind.duplicate):
+            d.emit(ev.ActionExpired(action.id, step_id, why))

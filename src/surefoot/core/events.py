@@ -125,6 +125,8 @@ class StepOutcomeUnknown(StepEvent, frozen=True, tag="step_outcome_unknown"):
     code: str
     ended: bool = True
     """False where the call may still be under way."""
+    died: bool = False
+    """The process of the attempt is proven dead; when it died is not known."""
     look_s: float = 0.0
     """Until the first look or resend."""
 
@@ -176,6 +178,7 @@ class EvidenceRecorded(StepEvent, frozen=True, tag="evidence_recorded"):
     verdict: str
     attempt: int | None = None
     resource_id: str | None = None
+    resource_url: str | None = None
 
 
 class ReceiptRecorded(StepEvent, frozen=True, tag="receipt_recorded"):
@@ -250,5 +253,6 @@ AnyEvent = (
     RunStarted | RunStatusChanged | RunCompleted | RunFailed | RunCancelled
     | StepCreated | StepWaitingForApproval | StepReleased | StepStarted | StepDeferred | StepOutcomeUnknown
     | StepSucceeded | StepFailed | StepGivenUp | AttemptEnded | LookupAnswered | EvidenceRecorded | ReceiptRecorded
-    | DuplicateDetected | SweepScheduled | ActionRequested | ActionDecided | ActionExpired | MessageQueued | MessageAppended
+    | DuplicateDetected | SweepScheduled | ActionRequested | ActionDecided | ActionExpired
+    | MessageQueued | MessageAppended
 )  # fmt: skip

@@ -42,9 +42,9 @@ def evolve(run: Run, event: ev.AnyEvent, at: Instant) -> Run:
     """The run after `event`. Raises NotAllowed (`illegal_transition`) for a pair that the tables do not list."""
     if isinstance(event, ev.StepEvent):
         before = run.steps.get(event.step_id)
-        after = _evolve_step(run, before, event, at)
+        after = _created(run, event) if isinstance(event, ev.StepCreated) else _evolve_step(before, event, at)
         counted = 1 if before is None and after.type is StepType.model_call else 0
-        run = replace(
+        return replace(
             run,
             steps={**run.steps, after.id: after},
             step_count=max(run.step_count, after.sequence),
@@ -52,7 +52,6 @@ def evolve(run: Run, event: ev.AnyEvent, at: Instant) -> Run:
             turns=run.turns + counted,
             event_sequence=run.event_sequence + 1,
         )
-        return run
     return _RUN_EVENTS[type(event)](replace(run, event_sequence=run.event_sequence + 1), event, at)
 
 
@@ -117,25 +116,25 @@ def forget_closed(run: Run) -> Run:
 # Steps
 
 
-def _evolve_step(run: Run, step: Step | None, event: ev.StepEvent, at: Instant) -> Step:
-    if isinstance(event, ev.StepCreated):
-        if step is not None:
-            raise NotAllowed(f"step {event.step_id} exists already", code="illegal_transition")
-        return _created(event)
+def _illegal(text: str) -> NotAllowed:
+    return NotAllowed(text, code="illegal_transition")
+
+
+def _evolve_step(step: Step | None, event: ev.StepEvent, at: Instant) -> Step:
     if step is None:
-        raise NotAllowed(f"{type(event).__name__} for step {event.step_id}, which does not exist", code="illegal_transition")
+        raise _illegal(f"{type(event).__name__} for step {event.step_id}, which does not exist")
     kind = type(event)
     if kind in _STATUS_EVENTS:
         target = STEP.get((step.status, kind))
         if target is None:
-            raise NotAllowed(
-                f"a step that is {step.status.value} does not take {kind.__struct_config__.tag}", code="illegal_transition"
-            )
+            raise _illegal(f"a step that is {step.status.value} does not take {kind.__struct_config__.tag}")
         step = replace(step, status=target)
     return _STEP_EVENTS[kind](step, event, at)
 
 
-def _created(event: ev.StepCreated) -> Step:
+def _created(run: Run, event: ev.StepCreated) -> Step:
+    if event.step_id in run.steps or event.sequence != run.step_count + 1:
+        raise _illegal(f"step {event.step_id} is number {event.sequence}, and {run.step_count} are there already")
     return Step(
         id=event.step_id,
         sequence=event.sequence,
@@ -165,6 +164,8 @@ def _released(step: Step, event: ev.StepReleased, at: Instant) -> Step:
 
 
 def _started(step: Step, event: ev.StepStarted, at: Instant) -> Step:
+    if event.attempt != step.attempt + 1:
+        raise _illegal(f"attempt {event.attempt} of step {step.id} follows attempt {step.attempt}")
     attempt = Attempt(
         number=event.attempt,
         token=event.token,
@@ -191,17 +192,37 @@ def _started(step: Step, event: ev.StepStarted, at: Instant) -> Step:
 def _deferred(step: Step, event: ev.StepDeferred, at: Instant) -> Step:
     step = _end_attempt(step, event.attempt, event.end, event.code, at)
     return replace(
-        step, not_before=at.mono + event.delay_s, error_code=event.code, look_at=None, doubt_since=None, person_absent=False
+        step,
+        not_before=at.mono + event.delay_s,
+        error_code=event.code,
+        look_at=None,
+        doubt_since=None,
+        person_absent=False,
     )
 
 
 def _unknown(step: Step, event: ev.StepOutcomeUnknown, at: Instant) -> Step:
-    end = AttemptEnd.in_doubt
-    attempts = tuple(
-        replace(a, end=end, code=event.code, ended=at.mono if event.ended else a.ended) if a.number == event.attempt else a
-        for a in step.attempts
+    attempts = tuple(_doubted(a, event, at) if a.number == event.attempt else a for a in step.attempts)
+    return replace(
+        step,
+        attempts=attempts,
+        doubt_since=at.mono,
+        look_at=at.mono + event.look_s,
+        looks=0,
+        error_code=event.code,
     )
-    return replace(step, attempts=attempts, doubt_since=at.mono, look_at=at.mono + event.look_s, looks=0, error_code=event.code)
+
+
+def _doubted(attempt: Attempt, event: ev.StepOutcomeUnknown, at: Instant) -> Attempt:
+    ended = attempt.ended
+    if event.died:
+        # Nobody saw the death. It came before now, and a living process would have written nothing after that time.
+        ended = min(at.mono, attempt.last_byte_before)
+    elif event.ended and ended is None:
+        ended = at.mono
+    if attempt.end is not None:
+        return replace(attempt, ended=ended)
+    return replace(attempt, end=AttemptEnd.in_doubt, code=event.code, ended=ended)
 
 
 def _succeeded(step: Step, event: ev.StepSucceeded, at: Instant) -> Step:
@@ -209,8 +230,8 @@ def _succeeded(step: Step, event: ev.StepSucceeded, at: Instant) -> Step:
     seen = event.external_resource_id
     return replace(
         step,
-        external_resource_id=seen,
-        resource_url=event.resource_url,
+        external_resource_id=seen or step.external_resource_id,
+        resource_url=event.resource_url if seen else event.resource_url or step.resource_url,
         resolution=event.resolution,
         receipts=_with(step.receipts, seen),
         look_at=None,
@@ -226,12 +247,19 @@ def _failed(step: Step, event: ev.StepFailed, at: Instant) -> Step:
 
 def _given_up(step: Step, event: ev.StepGivenUp, at: Instant) -> Step:
     if step.status is not StepStatus.outcome_unknown:
-        raise NotAllowed("only a step whose outcome is unknown can be given up", code="illegal_transition")
-    return replace(step, resolution=Resolution.given_up, person_absent=False)
+        raise _illegal("only a step whose outcome is unknown can be given up")
+    return replace(step, resolution=Resolution.given_up, person_absent=False, look_at=None)
 
 
 def _attempt_ended(step: Step, event: ev.AttemptEnded, at: Instant) -> Step:
-    return _end_attempt(step, event.attempt, event.end, event.code, at)
+    return _look_now(_end_attempt(step, event.attempt, event.end, event.code, at), at)
+
+
+def _look_now(step: Step, at: Instant) -> Step:
+    """What was waited for is known: a look that is planned is due at once."""
+    if not step.in_doubt or step.look_at is None:
+        return step
+    return replace(step, look_at=min(step.look_at, at.mono))
 
 
 def _looked(step: Step, event: ev.LookupAnswered, at: Instant) -> Step:
@@ -243,10 +271,16 @@ def _looked(step: Step, event: ev.LookupAnswered, at: Instant) -> Step:
 
 
 def _evidence(step: Step, event: ev.EvidenceRecorded, at: Instant) -> Step:
-    step = replace(step, receipts=_with(step.receipts, event.resource_id))
+    if event.verdict == "found":
+        return replace(
+            step,
+            receipts=_with(step.receipts, event.resource_id),
+            external_resource_id=step.external_resource_id or event.resource_id,
+            resource_url=step.resource_url or event.resource_url,
+        )
     if event.source == "person" and event.verdict == "absent":
         return replace(step, person_absent=True, look_at=at.mono)
-    return step
+    return step if event.source == "lookup" else _look_now(step, at)
 
 
 def _receipt(step: Step, event: ev.ReceiptRecorded, at: Instant) -> Step:
@@ -277,11 +311,15 @@ def _with(receipts: tuple[str, ...], resource: str | None) -> tuple[str, ...]:
 def _end_attempt(step: Step, number: int | None, end: AttemptEnd | None, code: str | None, at: Instant) -> Step:
     if number is None or end is None:
         return step
-    attempts = tuple(
-        replace(a, end=end, code=code, ended=at.mono if a.ended is None else a.ended) if a.number == number else a
-        for a in step.attempts
-    )
+    attempts = tuple(_with_end(a, end, code, at) if a.number == number else a for a in step.attempts)
     return replace(step, attempts=attempts)
+
+
+def _with_end(attempt: Attempt, end: AttemptEnd, code: str | None, at: Instant) -> Attempt:
+    ended = at.mono if attempt.ended is None else attempt.ended
+    # A receipt proves a look wrong that found nothing.
+    absent = attempt.absent and end is not AttemptEnd.applied
+    return replace(attempt, end=end, code=code, ended=ended, absent=absent)
 
 
 # Runs, actions, messages
@@ -289,18 +327,20 @@ def _end_attempt(step: Step, number: int | None, end: AttemptEnd | None, code: s
 
 def _status_changed(run: Run, event: ev.RunStatusChanged, at: Instant) -> Run:
     if event.from_status is not run.status or (event.from_status, event.to_status) not in RUN_CHANGES:
-        raise NotAllowed(f"a run that is {run.status.value} does not become {event.to_status.value}", code="illegal_transition")
+        raise _illegal(f"a run that is {run.status.value} does not become {event.to_status.value}")
     return replace(run, status=event.to_status)
 
 
 def _ended(run: Run, event: ev.RunCompleted | ev.RunFailed | ev.RunCancelled, at: Instant) -> Run:
     target = RUN.get((run.status, type(event)))
     if target is None:
-        raise NotAllowed(f"a run that is {run.status.value} does not end again", code="illegal_transition")
+        raise _illegal(f"a run that is {run.status.value} does not take {type(event).__struct_config__.tag}")
     return replace(run, status=target, error_code=event.error_code if isinstance(event, ev.RunFailed) else None)
 
 
 def _requested(run: Run, event: ev.ActionRequested, at: Instant) -> Run:
+    if event.action_id in run.actions:
+        raise _illegal(f"action {event.action_id} exists already: a changed question is a new one")
     action = Action(
         id=event.action_id,
         step_id=event.step_id,
@@ -324,17 +364,14 @@ def _decided(run: Run, event: ev.ActionDecided, at: Instant) -> Run:
 
 
 def _expired(run: Run, event: ev.ActionExpired, at: Instant) -> Run:
-    action = run.actions[event.action_id]
-    if action.status not in (ActionStatus.waiting, ActionStatus.approved):
-        raise NotAllowed(f"action {action.id} is {action.status.value}", code="illegal_transition")
-    action = replace(action, status=ActionStatus.expired, why=event.why)
+    action = replace(_waiting_action(run, event.action_id), status=ActionStatus.expired, why=event.why)
     return replace(run, actions={**run.actions, action.id: action})
 
 
 def _waiting_action(run: Run, action_id: str) -> Action:
     action = run.actions.get(action_id)
     if action is None or action.status is not ActionStatus.waiting:
-        raise NotAllowed(f"action {action_id} is not waiting", code="illegal_transition")
+        raise _illegal(f"action {action_id} is not waiting")
     return action
 
 
@@ -344,11 +381,17 @@ def _queued(run: Run, event: ev.MessageQueued, at: Instant) -> Run:
 
 def _appended(run: Run, event: ev.MessageAppended, at: Instant) -> Run:
     steps = run.steps
-    step = steps.get(event.step_id or "")
-    if step is not None and event.role == "tool_result":
-        if step.answered:
-            raise NotAllowed(f"call {step.call_id} has its result already", code="illegal_transition")
+    if event.role == "tool_result":
+        step = steps.get(event.step_id or "")
+        if step is None or step.answered:
+            raise _illegal(f"call {event.call_id} is not open or has its result already")
+        if event.position != step.position or event.call_id != step.call_id:
+            raise _illegal(f"the result of call {step.call_id} stands at {step.position}, not at {event.position}")
         steps = {**steps, step.id: replace(step, answered=True)}
+    elif run.batch_open or event.position != run.next_position:
+        raise _illegal(
+            f"a message does not stand between a call and its result, nor out of its order ({event.position})"
+        )
     return replace(
         run,
         steps=steps,
@@ -358,7 +401,7 @@ def _appended(run: Run, event: ev.MessageAppended, at: Instant) -> Run:
 
 
 def _started_again(run: Run, event: ev.RunStarted, at: Instant) -> Run:
-    raise NotAllowed("a run starts once", code="illegal_transition")
+    raise _illegal("a run starts once")
 
 
 _STATUS_EVENTS = frozenset(kind for _, kind in STEP)

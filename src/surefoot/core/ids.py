@@ -1,4 +1,4 @@
-"""Ids: sortable, prefixed, distinct types. Steps and calls are named after their run, so the core can mint them alone."""
+"""Ids: sortable, prefixed, distinct types. Steps and calls are named after their run: the core mints them alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rides on an append beside the events: redacted views, message bodies and blobs. The core passes them on unread."""
+"""What rides on an append beside the events: redacted views, message bodies, blobs. The core passes them on unread."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StepView(msgspec.Struct, frozen=True):
 
 
 class ActionView(msgspec.Struct, frozen=True):
-    """What the person is shown: redacted arguments (JSON) and a preview (JSON with text, warnings, difference, links)."""
+    """What the person is shown: redacted arguments, and a preview with text, warnings, difference, links; both JSON."""
 
     action_id: str
     arguments: bytes
@@ -64,7 +64,7 @@ class RunResult(msgspec.Struct, frozen=True):
 
 
 class ClaimKey(msgspec.Struct, frozen=True):
-    """The step takes a business key for itself. The append raises Conflict if another step holds it that has not failed."""
+    """The step takes a business key. The append raises Conflict if another step holds it that has not failed."""
 
     operation_key: str
     step_id: str

@@ -10,8 +10,17 @@ from surefoot.core.draft import Draft
 from surefoot.core.ends import answer, fail_step
 from surefoot.core.payloads import ActionAnswer, result_body
 from surefoot.core.policy import SWEEP_SECONDS
-from surefoot.core.reconcile import Look, Questions, conclude_found
-from surefoot.core.state import Action, ActionKind, ActionStatus, Resolution, Step, StepStatus, StepType
+from surefoot.core.reconcile import Look, Questions, carry_evidence, conclude_found
+from surefoot.core.state import (
+    Action,
+    ActionKind,
+    ActionStatus,
+    EffectClass,
+    Resolution,
+    Step,
+    StepStatus,
+    StepType,
+)
 from surefoot.errors import AlreadyDecided, InvalidInput, NotAllowed, NotFound
 
 CHOICES: dict[ActionKind, tuple[str, ...]] = {
@@ -47,7 +56,9 @@ def decide_action(d: Draft, action_id: str, decision: Decision, questions: Quest
         raise NotFound(f"no action {action_id}")
     check_decision(action, decision, d.at.wall)
     status = ActionStatus.rejected if decision.decision == "reject" else ActionStatus.approved
-    d.emit(ev.ActionDecided(action_id, action.step_id, status, decision.decision, decision.by, decision_key=decision.key))
+    d.emit(
+        ev.ActionDecided(action_id, action.step_id, status, decision.decision, decision.by, decision_key=decision.key)
+    )
     d.carry(ActionAnswer(action_id, reason=decision.reason, answer=decision.value))
     step = d.step(action.step_id)
     if action.kind is ActionKind.approve:
@@ -58,11 +69,19 @@ def decide_action(d: Draft, action_id: str, decision: Decision, questions: Quest
         _answer(d, step, action, decision)
 
 
+def is_replay(action: Action, decision: Decision) -> bool:
+    """True if this is the recorded decision again (its reply was lost): same person, answer and Idempotency-Key."""
+    recorded = (action.decision, action.decided_by, action.decision_key)
+    return decision.key is not None and recorded == (decision.decision, decision.by, decision.key)
+
+
 def check_decision(action: Action, decision: Decision, wall: float) -> None:
     """Raises where the action does not take this decision any more, or never did."""
     if decision.decision not in CHOICES[action.kind]:
         names = ", ".join(CHOICES[action.kind])
-        raise InvalidInput(f"an action of kind {action.kind.value} is decided by one of: {names}", code="wrong_decision")
+        raise InvalidInput(
+            f"an action of kind {action.kind.value} is decided by one of: {names}", code="wrong_decision"
+        )
     if action.status in (ActionStatus.approved, ActionStatus.rejected):
         raise AlreadyDecided(
             f"action {action.id} was decided already: {action.decision} by {action.decided_by}",
@@ -99,29 +118,32 @@ def _resolve(d: Draft, step: Step, decision: Decision, questions: Questions) -> 
     if not step.in_doubt:
         raise NotAllowed("the step is not in doubt any more", code="action_expired")
     if decision.decision == "happened":
-        output = {"resource_id": decision.external_resource_id, "url": decision.url}
-        look = Look(
-            "found",
-            source="person",
-            resource_id=decision.external_resource_id,
-            url=decision.url,
-            body=result_body({k: v for k, v in output.items() if v} or "A person confirmed that this happened."),
-        )
-        d.emit(ev.EvidenceRecorded(step.id, "person", "found", resource_id=decision.external_resource_id))
-        conclude_found(d, step.id, look, questions, resolution=Resolution.happened)
-        _sweep_later(d, step.id)
+        _happened(d, step, decision, questions)
     elif decision.decision == "did_not_happen":
+        carry_evidence(d, step, Look("absent", source="person", reason=decision.reason))
         d.emit(ev.EvidenceRecorded(step.id, "person", "absent"))
     else:
         d.emit(ev.StepGivenUp(step.id))
-        text = "The outcome of this call is not known; a person closed the question. Do not assume either way."
-        answer(d, step, result_body(text, code="outcome_unknown"))
+        if not step.answered:
+            text = "The outcome of this call is not known; a person closed the question. Do not assume either way."
+            answer(d, step, result_body(text, code="outcome_unknown"))
         _sweep_later(d, step.id)
+
+
+def _happened(d: Draft, step: Step, decision: Decision, questions: Questions) -> None:
+    resource, url = decision.external_resource_id, decision.url
+    body = b"" if resource or url else result_body("A person confirmed that this happened.")
+    look = Look("found", source="person", reason=decision.reason, resource_id=resource, url=url, body=body)
+    carry_evidence(d, step, look)
+    d.emit(ev.EvidenceRecorded(step.id, "person", "found", resource_id=resource, resource_url=url))
+    conclude_found(d, step.id, look, questions, resolution=Resolution.happened, before=step)
+    _sweep_later(d, step.id)
 
 
 def _sweep_later(d: Draft, step_id: str) -> None:
     step = d.step(step_id)
-    if d.rules(step).has_lookup and step.sweep is None:
+    effectful = d.rules(step).effect is not EffectClass.read
+    if d.rules(step).has_lookup and effectful and step.sweep is None:
         d.emit(ev.SweepScheduled(step_id, 0, SWEEP_SECONDS[0]))
 
 
@@ -147,13 +169,18 @@ def expire_due(d: Draft, questions: Questions) -> None:
     for action in d.run.waiting_actions:
         if action.expires_wall is None or d.at.wall < action.expires_wall:
             continue
+        if d.run.actions[action.id].status is not ActionStatus.waiting:
+            continue  # it went with another question of its step
         step = d.step(action.step_id)
         if step.status is StepStatus.waiting_for_approval and step.action_id == action.id:
             if step.type is StepType.model_call:
                 d.emit(ev.ActionExpired(action.id, step.id, "time"))
                 fail_run(d, "question_expired")
                 return
-            text = "Nobody decided about this call in time; it was not executed."
+            asked = step.type is StepType.human_approval
+            text = (
+                "Nobody answered in time." if asked else "Nobody decided about this call in time; it was not executed."
+            )
             fail_step(d, step, "expired", body=result_body(text, code="expired"), why="time")
         else:
             d.emit(ev.ActionExpired(action.id, step.id, "time"))

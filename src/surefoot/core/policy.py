@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from surefoot.core.state import Attempt, Instant, Rules, Step
+from msgspec.structs import replace
+
+from surefoot.core.state import Attempt, EffectClass, Instant, Rules, Step
 
 LEASE_SECONDS_DEFAULT = 30.0
 LEASE_MARGIN_FRACTION = 0.1
@@ -15,9 +17,26 @@ SWEEP_SECONDS = (60.0, 600.0, 86_400.0)
 CLOCK_DRIFT_SECONDS_MAX = 300.0
 NOT_SENT_MAX = 20
 """How often a call that certainly did nothing is begun again before the model is told."""
+NO_RESEND = "not_sent_again"
+"""Code of a doubt in which the same request was refused meanwhile: the key alone is no reason to send it once more."""
 OWNER_POLL_SECONDS = 1.0
 MODEL_TIMEOUT_SECONDS = 600.0
 SEARCH_WINDOW_SECONDS = 900.0
+
+
+def careful_rules(now: Rules, then: Rules) -> Rules:
+    """`now`, but never bolder about an attempt that was made under `then`.
+
+    A tool that has become a read does not turn an earlier effect into one, and a key that the target honours now was
+    not sent before. A lookup that was added or mended counts.
+    """
+    if now.effect is then.effect or then.effect is EffectClass.read:
+        return now
+    if now.effect is EffectClass.read:
+        return then
+    if now.effect is EffectClass.idempotent:
+        return replace(now, effect=EffectClass.lookup if now.has_lookup else EffectClass.opaque)
+    return now
 
 
 def backoff(count: int, jitter: float, *, base_s: float = 1.0, max_s: float = RETRY_SECONDS_MAX) -> float:
@@ -39,14 +58,22 @@ def settle_left(step: Step, rules: Rules, at: Instant) -> float:
 
 
 def _settled_at(attempt: Attempt, rules: Rules) -> float:
-    known = attempt.ended is not None and not rules.starts_programs
-    end = min(attempt.ended, attempt.last_byte_before) if known and attempt.ended is not None else attempt.last_byte_before
+    end = attempt.last_byte_before if attempt.ended is None else attempt.ended
+    if rules.starts_programs:
+        # What a tool started may go on sending after the tool itself.
+        end = max(end, attempt.last_byte_before)
     return end + rules.settle_s
 
 
 def attempts_over(step: Step, at: Instant) -> bool:
     """True once every doubtful attempt was seen to end, or its last possible byte has passed."""
     return all(a.ended is not None or at.mono > a.last_byte_before for a in step.doubtful_attempts)
+
+
+def over_in(step: Step, at: Instant) -> float:
+    """Seconds until `attempts_over`, if nobody sees an attempt end before; 0 where nothing is waited for."""
+    left = (a.last_byte_before - at.mono for a in step.doubtful_attempts if a.ended is None)
+    return max([0.0, *left])
 
 
 def clocks_drifted(step: Step, at: Instant) -> bool:

@@ -1,4 +1,4 @@
-"""Doubt: what a lookup, a late end or a report means, and what may be done next. Nothing is resent but by these rules."""
+"""Doubt: what a lookup, a late end or a report means, and what may be done next. Only these rules let us send again."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from surefoot.core import events as ev
 from surefoot.core import policy
-from surefoot.core.decide import Start, approval_over, start_step
+from surefoot.core.decide import Start, approval_over, start_refusal, start_step
 from surefoot.core.draft import Draft
 from surefoot.core.ends import ask, expire_actions, fail_step, note, open_question, succeed_step
 from surefoot.core.payloads import Ask, EvidenceDetail, result_body
@@ -18,6 +19,7 @@ from surefoot.core.state import (
     ActionKind,
     AttemptEnd,
     EffectClass,
+    Instant,
     Resolution,
     Step,
     StepStatus,
@@ -26,6 +28,9 @@ from surefoot.errors import NotAllowed
 
 Questions = Mapping[ActionKind, Ask]
 """Prepared questions; at most one of each kind is asked."""
+
+POLL_SECONDS_MAX = 30.0
+"""How rarely a call that has not ended is asked after."""
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -42,6 +47,8 @@ class Look(msgspec.Struct, frozen=True):
     body: bytes = b""
     """The tool result, if this is a receipt."""
     safe_output: bytes | None = None
+    began: float | None = None
+    """mono (the store's clock), read before the look began: what it did not see then may have come since. None: now."""
 
 
 class Doubt(msgspec.Struct, frozen=True):
@@ -58,17 +65,26 @@ def next_for_doubt(d: Draft, step: Step, *, live: bool) -> Doubt:
     left = policy.settle_left(step, rules, d.at)
     if rules.effect is EffectClass.idempotent and not d.run.ended and step.resolution is not Resolution.given_up:
         usable = policy.key_usable(step, rules, d.at) and step.counted_attempts < rules.attempts_max
-        if usable and not approval_over(d, step):
-            return Doubt("resend") if over else Doubt("wait", 1.0)
+        if usable and step.error_code != policy.NO_RESEND and not approval_over(d, step):
+            wait = max(policy.over_in(step, d.at), (step.look_at or 0.0) - d.at.mono)
+            return Doubt("resend") if over and wait <= 0 else Doubt("wait", _poll(step, wait))
     if rules.has_lookup:
         return Doubt("look")
     if step.person_absent:
-        return Doubt("believe_person") if over and left <= 0 else Doubt("wait", max(left, 1.0))
+        return Doubt("believe_person") if over and left <= 0 else Doubt("wait", _poll(step, left))
     return Doubt("ask")
 
 
+def _poll(step: Step, left: float) -> float:
+    """Until `left` is over; where only the end of a call is waited for, again and again with back-off."""
+    return left if left > 0 else policy.backoff(step.looks, 0.5, max_s=POLL_SECONDS_MAX)
+
+
 def resend(d: Draft, step_id: str, start: Start) -> None:
-    """The next attempt under the same key with the same bytes; the target drops a repeat."""
+    """The next attempt under the same key with the same bytes; the target drops a repeat.
+
+    Raises NotAllowed (`resend_refused`, or what `start_step` raises).
+    """
     step = d.step(step_id)
     if next_for_doubt(d, step, live=False).action != "resend":
         raise NotAllowed("the key may not be sent again", code="resend_refused")
@@ -80,7 +96,7 @@ def record_look(
 ) -> bool:
     """A look at the target was answered. True if the next attempt began in this append (it needs `start`)."""
     step = d.step(step_id)
-    _carry_evidence(d, step, look)
+    carry_evidence(d, step, look)
     if step.status in STEP_ENDS or step.resolution is Resolution.given_up:
         _record_sweep(d, step, look, questions)
         return False
@@ -91,17 +107,24 @@ def record_look(
         d.emit(ev.LookupAnswered(step_id, "found", resource_id=look.resource_id))
         conclude_found(d, step_id, look, questions, resolution=Resolution.found)
         return False
-    doubt = _why_not_earned(d, step, live) if look.verdict == "absent" else (look.reason or "undetermined")
+    began = _began(d, look)
+    doubt = _why_not_earned(d, step, live, began) if look.verdict == "absent" else (look.reason or "undetermined")
     if doubt is None:
         d.emit(ev.LookupAnswered(step_id, "absent", concluded=True))
         return after_absent(d, step_id, start, questions)
-    if step.person_absent and _time_earned(d, step, live):
+    if step.person_absent and _time_earned(d, step, live, began):
         return believe_person(d, step_id, start, questions)
     _keep_looking(d, step, look.verdict, doubt, questions, jitter)
     return False
 
 
-def _carry_evidence(d: Draft, step: Step, look: Look) -> None:
+def _began(d: Draft, look: Look) -> Instant:
+    """When the look began: a worker that was stopped in the middle of one must not take it for a look of now."""
+    return d.at if look.began is None else replace(d.at, mono=min(look.began, d.at.mono))
+
+
+def carry_evidence(d: Draft, step: Step, look: Look) -> None:
+    """Keep why we believe what we believe, as a row beside the events."""
     d.carry(
         EvidenceDetail(
             step.id,
@@ -116,14 +139,14 @@ def _carry_evidence(d: Draft, step: Step, look: Look) -> None:
     )
 
 
-def _time_earned(d: Draft, step: Step, live: bool) -> bool:
-    return not live and policy.attempts_over(step, d.at) and policy.settle_left(step, d.rules(step), d.at) <= 0
+def _time_earned(d: Draft, step: Step, live: bool, began: Instant) -> bool:
+    return not live and policy.attempts_over(step, began) and policy.settle_left(step, d.rules(step), began) <= 0
 
 
-def _why_not_earned(d: Draft, step: Step, live: bool) -> str | None:
-    if live or not policy.attempts_over(step, d.at):
+def _why_not_earned(d: Draft, step: Step, live: bool, began: Instant) -> str | None:
+    if live or not policy.attempts_over(step, began):
         return "attempt_not_over"
-    if policy.settle_left(step, d.rules(step), d.at) > 0:
+    if policy.settle_left(step, d.rules(step), began) > 0:
         return "settling"
     if policy.clocks_drifted(step, d.at):
         return "clocks_drifted"
@@ -135,14 +158,17 @@ def _keep_looking(d: Draft, step: Step, verdict: str, reason: str, questions: Qu
     delay = policy.look_delay(step, rules, d.at, jitter)
     d.emit(ev.LookupAnswered(step.id, verdict, reason=reason, next_look_s=delay))
     waited = d.at.mono - (d.at.mono if step.doubt_since is None else step.doubt_since)
-    if waited >= rules.ask_after_s and open_question(d, step.id) is None and not step.person_absent:
+    asked = open_question(d, step.id, ActionKind.resolve) is not None
+    if waited >= rules.ask_after_s and not asked and not step.person_absent:
         ask(d, step.id, ActionKind.resolve, questions[ActionKind.resolve])
 
 
 def ask_what_happened(d: Draft, step_id: str, questions: Questions) -> None:
-    """Neither key nor lookup can tell: ask a person, never resend alone."""
+    """Neither key nor lookup can tell: ask a person, never resend alone. Raises NotAllowed without a doubt."""
+    if not d.step(step_id).in_doubt:
+        raise NotAllowed("the step is not in doubt", code="illegal_transition")
     d.emit(ev.LookupAnswered(step_id, "undetermined", reason="no_lookup"))
-    if open_question(d, step_id) is None:
+    if open_question(d, step_id, ActionKind.resolve) is None:
         ask(d, step_id, ActionKind.resolve, questions[ActionKind.resolve])
 
 
@@ -152,9 +178,12 @@ def wait_for_doubt(d: Draft, step_id: str, delay_s: float) -> None:
 
 
 def believe_person(d: Draft, step_id: str, start: Start | None, questions: Questions) -> bool:
-    """A person said that it did not happen, settle is over, and the look that was owed found nothing."""
+    """A person said that it did not happen, settle is over, and the look that was owed found nothing.
+
+    Raises NotAllowed (`settling`) before.
+    """
     step = d.step(step_id)
-    if not step.person_absent or not _time_earned(d, step, False):
+    if not step.person_absent or not _time_earned(d, step, False, d.at):
         raise NotAllowed("a person's word is believed after the settle time only", code="settling")
     d.emit(ev.LookupAnswered(step_id, "absent", reason="person", concluded=True))
     return after_absent(d, step_id, start, questions)
@@ -163,7 +192,8 @@ def believe_person(d: Draft, step_id: str, start: Start | None, questions: Quest
 def after_absent(d: Draft, step_id: str, start: Start | None, questions: Questions) -> bool:
     """Every attempt that may have been sent is proven absent: again under the same key, or an end with that proof."""
     step = d.step(step_id)
-    if d.run.ended:
+    assert not step.doubtful_attempts, f"step {step_id} may have been sent; nothing is concluded absent"
+    if d.run.ended or step.resolution is Resolution.given_up:
         body = result_body("It is now certain that this call was not applied.", code="not_applied")
         fail_step(d, step, "not_applied", body=body, resolution=Resolution.not_applied)
         return False
@@ -178,47 +208,100 @@ def after_absent(d: Draft, step_id: str, start: Start | None, questions: Questio
         ask(d, step_id, ActionKind.approve, question)
         return False
     expire_actions(d, step_id, "superseded")
-    if start is None:
+    if start is None or start_refusal(d, step, start) is not None:
         d.emit(ev.StepDeferred(step_id, 0.0, code="absent"))
         return False
     start_step(d, step_id, start)
     return True
 
 
-def conclude_found(d: Draft, step_id: str, look: Look, questions: Questions, *, resolution: Resolution | None) -> None:
-    """The effect exists. What is open is concluded; what has ended gets a receipt; two effects are a duplicate."""
+def receipt_body(look: Look) -> bytes:
+    """What the model is told of a receipt that came without the tool's own output."""
+    known = {"resource_id": look.resource_id, "url": look.url}
+    return result_body({name: value for name, value in known.items() if value} or "This call was applied.")
+
+
+def conclude_found(
+    d: Draft,
+    step_id: str,
+    look: Look,
+    questions: Questions,
+    *,
+    resolution: Resolution | None,
+    before: Step | None = None,
+) -> None:
+    """The effect exists. What is open is concluded; what has ended gets a receipt; two effects are a duplicate.
+
+    A step whose attempt is under way keeps the evidence until that attempt has its end (`conclude_known`). `before` is
+    the step without this look, where its evidence was recorded first.
+    """
     step = d.step(step_id)
-    known = step.receipts
+    before = before or step
     if step.status is StepStatus.failed:
-        d.emit(ev.ReceiptRecorded(step_id, look.resource_id, look.url))
-        note(d, result_body(f"A call that had counted as failed was applied after all: {look.url or look.resource_id}."))
-        _ask_about_duplicate(d, step, questions)
-    elif step.status is StepStatus.outcome_unknown or (step.status is not StepStatus.running and step.attempts):
-        if step.status is not StepStatus.succeeded:
-            succeed_step(
-                d,
-                step,
-                attempt=None,
-                resource_id=look.resource_id,
-                url=look.url,
-                body=look.body or result_body({"resource_id": look.resource_id, "url": look.url}),
-                safe_output=look.safe_output,
-                resolution=resolution,
-            )
-    check_duplicates(d, step_id, known, look, questions)
+        _applied_after_all(d, before, look, questions)
+    elif step.status is StepStatus.succeeded:
+        if before.external_resource_id is None and look.resource_id is not None:
+            # A person had said that it happened, without its id: here it is.
+            d.emit(ev.ReceiptRecorded(step_id, look.resource_id, look.url))
+    elif step.status is not StepStatus.running and step.attempts:
+        succeed_step(
+            d,
+            step,
+            attempt=None,
+            resource_id=look.resource_id,
+            url=look.url,
+            body=look.body or receipt_body(look),
+            safe_output=look.safe_output,
+            resolution=resolution,
+        )
+    check_duplicates(d, before, look, questions)
 
 
-def check_duplicates(d: Draft, step_id: str, known: tuple[str, ...], look: Look, questions: Questions) -> None:
-    """More than one resource under one key, and at least one of them not reported yet."""
+def _applied_after_all(d: Draft, step: Step, look: Look, questions: Questions) -> None:
+    told = open_question(d, step.id, ActionKind.duplicate) is not None
+    if look.resource_id in step.receipts or (look.resource_id is None and told):
+        return
+    d.emit(ev.ReceiptRecorded(step.id, look.resource_id, look.url))
+    note(d, result_body(f"A call that had counted as failed was applied after all: {look.url or look.resource_id}."))
+    _ask_about_duplicate(d, step, questions)
+
+
+def conclude_known(d: Draft, step_id: str) -> bool:
+    """A receipt of the step came while its last attempt was under way, which has ended without one: the step succeeded.
+
+    False where nothing is known.
+    """
     step = d.step(step_id)
-    links: dict[str | None, str | None] = {look.resource_id: look.url, **dict(look.also)}
-    if step.external_resource_id is not None and step.resource_url is not None:
-        links.setdefault(step.external_resource_id, step.resource_url)
+    applied = bool(step.receipts) or any(a.end is AttemptEnd.applied for a in step.attempts)
+    if not applied or not (step.in_doubt or step.status is StepStatus.running):
+        return False
+    look = Look("found", source="worker", resource_id=step.external_resource_id, url=step.resource_url)
+    succeed_step(
+        d,
+        step,
+        attempt=None,
+        resource_id=look.resource_id,
+        url=look.url,
+        body=receipt_body(look),
+        safe_output=None,
+        resolution=Resolution.found,
+    )
+    return True
+
+
+def check_duplicates(d: Draft, before: Step, look: Look, questions: Questions) -> None:
+    """More than one resource under one key, and at least one of them was not known to the step `before` this look."""
+    step = d.step(before.id)
+    links = dict[str | None, str | None]()
+    links[before.external_resource_id] = before.resource_url
+    links[step.external_resource_id] = step.resource_url
+    links[look.resource_id] = look.url
+    links.update(look.also)
     seen = dict.fromkeys((*step.receipts, *(i for i in links if i is not None)))
-    if len(seen) < 2 or all(i in known for i in seen):
+    if len(seen) < 2 or all(i in before.receipts for i in seen):
         return
     urls = tuple(url for i in seen if (url := links.get(i)) is not None)
-    d.emit(ev.DuplicateDetected(step_id, tuple(seen), urls))
+    d.emit(ev.DuplicateDetected(step.id, tuple(seen), urls))
     _ask_about_duplicate(d, step, questions)
 
 
@@ -228,13 +311,14 @@ def _ask_about_duplicate(d: Draft, step: Step, questions: Questions) -> None:
 
 
 def _record_sweep(d: Draft, step: Step, look: Look, questions: Questions) -> None:
-    d.emit(ev.LookupAnswered(step.id, look.verdict, reason=look.reason, resource_id=look.resource_id))
+    # A look that began before the step ended may answer now; the sweep that is owed keeps its time then.
+    left = None if step.look_at is None or step.look_at <= d.at.mono else step.look_at - d.at.mono
+    d.emit(ev.LookupAnswered(step.id, look.verdict, reason=look.reason, next_look_s=left, resource_id=look.resource_id))
     if look.verdict == "found":
-        if step.status is StepStatus.failed and look.resource_id in step.receipts:
-            check_duplicates(d, step.id, step.receipts, look, questions)
-        else:
-            conclude_found(d, step.id, look, questions, resolution=step.resolution or Resolution.found)
-    sweep = (d.step(step.id).sweep or 0) + 1
+        conclude_found(d, step.id, look, questions, resolution=Resolution.found)
+    if step.sweep is None or left is not None:
+        return
+    sweep = step.sweep + 1
     if sweep < len(policy.SWEEP_SECONDS):
         d.emit(ev.SweepScheduled(step.id, sweep, policy.SWEEP_SECONDS[sweep]))
     else:
@@ -242,10 +326,13 @@ def _record_sweep(d: Draft, step: Step, look: Look, questions: Questions) -> Non
 
 
 def _late_evidence(d: Draft, step: Step, look: Look, questions: Questions) -> None:
-    if look.verdict != "found":
-        return
-    d.emit(ev.EvidenceRecorded(step.id, look.source, look.verdict, resource_id=look.resource_id))
-    conclude_found(d, step.id, look, questions, resolution=Resolution.found)
+    _emit_evidence(d, step, look)
+    if look.verdict == "found":
+        conclude_found(d, step.id, look, questions, resolution=Resolution.found, before=step)
+
+
+def _emit_evidence(d: Draft, step: Step, look: Look) -> None:
+    d.emit(ev.EvidenceRecorded(step.id, look.source, look.verdict, resource_id=look.resource_id, resource_url=look.url))
 
 
 def record_report(d: Draft, step_id: str, look: Look, questions: Questions) -> bool:
@@ -256,33 +343,61 @@ def record_report(d: Draft, step_id: str, look: Look, questions: Questions) -> b
     step = d.step(step_id)
     if look.verdict == "found" and look.resource_id is not None and look.resource_id in step.receipts:
         return False
-    _carry_evidence(d, step, look)
-    known = step.receipts
-    d.emit(ev.EvidenceRecorded(step_id, look.source, look.verdict, resource_id=look.resource_id))
-    if look.verdict == "found":
-        conclude_found(d, step_id, look, questions, resolution=Resolution.found)
-        if d.step(step_id).status is StepStatus.succeeded:
-            check_duplicates(d, step_id, known, look, questions)
+    carry_evidence(d, step, look)
+    _late_evidence(d, step, look, questions)
     return True
 
 
-def late_end(d: Draft, step: Step, attempt: int, end: AttemptEnd, look: Look | None, code: str | None, questions: Questions) -> None:
-    """The end of an attempt that is not the one under way any more: evidence, which may settle what is in doubt."""
+def late_end(
+    d: Draft,
+    step: Step,
+    attempt: int,
+    end: AttemptEnd,
+    look: Look | None,
+    code: str | None,
+    questions: Questions,
+    *,
+    again_s: float | None = None,
+) -> None:
+    """The end of an attempt that is not the one under way any more: evidence, which may settle what is in doubt.
+
+    Where it is known already, and for a read, whose late end nobody needs, nothing more than the end is written.
+    """
     mine = next((a for a in step.attempts if a.number == attempt), None)
     if mine is None or mine.end in (AttemptEnd.applied, AttemptEnd.refused, AttemptEnd.not_sent):
         return
+    if end is AttemptEnd.in_doubt and mine.end is end and mine.ended is not None:
+        return
     d.emit(ev.AttemptEnded(step.id, attempt, end, code))
-    if end is AttemptEnd.applied and look is not None:
-        _carry_evidence(d, step, look)
+    if d.rules(step).effect is EffectClass.read:
+        return
+    if end is AttemptEnd.applied:
+        look = look or Look("found", source="worker")
+        carry_evidence(d, step, look)
         _late_evidence(d, d.step(step.id), look, questions)
+        _ask_about_a_repeat(d, d.step(step.id), attempt, questions)
     elif end is not AttemptEnd.in_doubt:
-        _without_doubt(d, d.step(step.id), end, code, questions)
+        _without_doubt(d, d.step(step.id), end, code, questions, again_s)
 
 
-def _without_doubt(d: Draft, step: Step, end: AttemptEnd, code: str | None, questions: Questions) -> None:
+def _ask_about_a_repeat(d: Draft, step: Step, applied: int, questions: Questions) -> None:
+    """Another attempt may have acted besides the one that certainly did, and no later look can tell: a person can."""
+    rules = d.rules(step)
+    others = [a for a in step.doubtful_attempts if a.number != applied]
+    if others and rules.effect is not EffectClass.idempotent and not rules.has_lookup:
+        _ask_about_duplicate(d, step, questions)
+
+
+def _without_doubt(
+    d: Draft, step: Step, end: AttemptEnd, code: str | None, questions: Questions, again_s: float | None
+) -> None:
     if step.status is not StepStatus.outcome_unknown or step.doubtful_attempts:
         return
-    if end is AttemptEnd.refused and not d.run.ended:
+    goes_on = not d.run.ended and step.resolution is not Resolution.given_up
+    if goes_on and again_s is not None and step.counted_attempts < d.rules(step).attempts_max:
+        expire_actions(d, step.id, "superseded")
+        d.emit(ev.StepDeferred(step.id, again_s, code=code))
+    elif goes_on and end is AttemptEnd.refused:
         body = result_body(f"The target refused the call: {code}.", code=code or "refused")
         fail_step(d, step, code or "refused", body=body, resolution=Resolution.not_applied)
     else:

@@ -1,6 +1,6 @@
 """The records that the core decides on: frozen, without payloads. Times are the store's clock, in seconds.
 
-`mono` times count since boot (SQLite) or are the database's clock (PostgreSQL); `wall` times are seconds since 1970 UTC.
+`mono` times count since boot (SQLite) or are the database's clock (PostgreSQL); `wall` times count since 1970 UTC.
 A Run in memory holds its live steps only: those that are open, in doubt, or to be looked up again.
 """
 
@@ -100,7 +100,7 @@ STEP_ENDS = frozenset({StepStatus.succeeded, StepStatus.failed})
 
 
 class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a tool's declaration means for decisions. Taken from the code of now; the step keeps those of its creation."""
+    """What a tool's declaration means for decisions: the code of now counts, a step keeps that of its creation."""
 
     effect: EffectClass
     settle_s: float = 60.0

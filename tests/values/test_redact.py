@@ -41,6 +41,7 @@ def _encodings(secret: str) -> dict[str, str]:
         "base64 url": base64.urlsafe_b64encode(b"u:" + data).decode(),
         "basic auth": "Basic " + base64.b64encode(b"user:" + data).decode(),
         "wrapped base64": "\n".join(textwrap.wrap(base64.b64encode(b"u" * 50 + data + b"v" * 50).decode(), 19)),
+        "wrapped inside json": json.dumps("\n".join(textwrap.wrap(base64.b64encode(data).decode(), 7))),
         "broken over lines": "\n  ".join(textwrap.wrap(secret, 5, drop_whitespace=False)),
     }
 
@@ -72,6 +73,17 @@ def test_c055_no_encoding_of_any_secret_survives(secret: str, before: bytes, aft
     for form in (secret, json.dumps(secret), urllib.parse.quote(secret), data.hex(), base64.b64encode(data).decode()):
         assert redactor.has_known(form) == "S"
         assert redactor.has_known(redactor.text(f"<{form}>")) is None
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.lists(st.sampled_from([TOKEN[:9], TOKEN[9:30], TOKEN[30:], "\\", "n", "\\n", "\n", " ", "x"]), max_size=9).map(
+        "".join
+    )
+)
+def test_c055_nothing_known_is_left_however_it_was_broken(text: str) -> None:
+    redactor = Redactor({"T": TOKEN})
+    assert redactor.has_known(redactor.text(text)) is None
 
 
 def test_c055_values_are_walked_through_keys_lists_and_numbers() -> None:

@@ -60,8 +60,11 @@ class Redactor:
         if not self._forms:
             return None
         text = data if isinstance(data, str) else data.decode("utf-8", "replace")
-        match = self._compiled().search(text) or self._compiled().search("".join(text.split()))
-        return self._forms[match[0]] if match else None
+        for searched in (text, _squeezed(text)):
+            if self._holds(searched):
+                match = self._compiled().search(searched)
+                return self._forms[match[0]] if match else None
+        return None
 
     def patterns(self, text: str) -> tuple[str, list[str]]:
         """`text` with known values and what looks like a credential replaced, and the names of the patterns that hit.
@@ -113,14 +116,12 @@ class Redactor:
 
     def _split_by_whitespace(self, text: str) -> str:
         # Wrapped base64 and values broken over lines: looked for without whitespace, cut out with it.
-        parts = text.split()
-        if len(parts) < 2:
-            return text
-        joined = "".join(parts)
-        if not self._holds(joined):
+        joined = _squeezed(text)
+        if len(joined) == len(text) or not self._holds(joined):
             return text
         hits = list(self._compiled().finditer(joined))
-        places = [index for index, character in enumerate(text) if not character.isspace()]
+        gaps = {index for gap in _gap().finditer(text) for index in range(gap.start(), gap.end())}
+        places = [index for index in range(len(text)) if index not in gaps]
         for match in reversed(hits):
             start, end = places[match.start()], places[match.end() - 1] + 1
             text = f"{text[:start]}[redacted:{self._forms[match[0]]}]{text[end:]}"
@@ -135,6 +136,16 @@ def safe_error(error: BaseException, redactor: Redactor, characters_max: int = E
         message = "its message could not be read"
     text = f"{type(error).__name__}: {message}" if message else type(error).__name__
     return cut(redactor.patterns(text)[0], characters_max)[0]
+
+
+def _squeezed(text: str) -> str:
+    """`text` without whitespace, written plainly or as `\\n`, `\\r`, `\\t` inside JSON."""
+    return _gap().sub("", text) if "\\" in text else "".join(text.split())
+
+
+@cache
+def _gap() -> re.Pattern[str]:
+    return re.compile(r"(?:\s|\\[nrt])+")
 
 
 def _walk(

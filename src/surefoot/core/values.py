@@ -24,6 +24,7 @@ import decimal
 import enum
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import NoReturn
@@ -100,8 +101,7 @@ def _depth_exceeds(value: object, levels: int) -> bool:
 def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     out = dict(pairs)
     if len(out) != len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]  # add() is None
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         raise InvalidInput(f"the arguments give the key {twice!r} twice; give each key once")
     return out
 
@@ -352,10 +352,12 @@ def _opened(value: object) -> dict[object, object] | _Items | None:
 
 
 def _plain_iter(value: _Items) -> Iterable[object]:
-    for kind in (list, tuple, set, frozenset):
-        if isinstance(value, kind):
-            return kind.__iter__(value)  # type: ignore[arg-type]  # a subclass may override __iter__; mypy cannot follow the loop
-    return value
+    # The builtin iterator: a subclass may have one of its own, which may raise or never end.
+    if isinstance(value, list):
+        return list.__iter__(value)
+    if isinstance(value, tuple):
+        return tuple.__iter__(value)
+    return set.__iter__(value) if isinstance(value, set) else frozenset.__iter__(value)
 
 
 def _sort_key(value: object) -> bytes:

@@ -1,4 +1,4 @@
-"""From a call that a model (or a caller) proposed to a ProposedCall: checked, hashed, limited, and asked about if need be.
+"""From a call that a model or a caller proposed to a ProposedCall: checked, hashed, limited, asked about if need be.
 
 In this order: known tool, valid arguments, no secret in them, limits, business key, the same action again, approval.
 Every refusal comes before any question to a person and before any send.
@@ -15,12 +15,13 @@ from surefoot.agent.model import CallPart
 from surefoot.agent.tools import Tool
 from surefoot.core.decide import ProposedCall, Refusal
 from surefoot.core.payloads import Ask
-from surefoot.core.state import ActionKind, EffectClass, Rules, Run, StepStatus
+from surefoot.core.state import ActionKind, EffectClass, Rules, Run, Step, StepStatus, StepType
 from surefoot.core.values import canonical, digest
 from surefoot.errors import InvalidInput
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import redact_json, view_json
 from surefoot.runtime.questions import make_ask
+from surefoot.runtime.ready import read_precondition
 from surefoot.runtime.registry import rules_of
 
 _UNKNOWN_RULES = Rules(effect=EffectClass.read)
@@ -142,7 +143,7 @@ class Preparer:
         flags = self._ctx.redactor.patterns(safe_input.decode())[1]
         warnings += [f"The arguments hold what looks like a secret ({flag})." for flag in flags]
         if tool.precondition is not None:
-            shown["precondition"] = await self._precondition(run, tool, arguments)
+            shown["precondition"] = await self._precondition(run, tool, arguments, target)
         approval = tool.approval
         return make_ask(
             self._ctx.doors,
@@ -156,8 +157,10 @@ class Preparer:
             shown=shown,
         )
 
-    async def _precondition(self, run: Run, tool: Tool, arguments: dict[str, object]) -> object:
-        return None
+    async def _precondition(self, run: Run, tool: Tool, arguments: dict[str, object], target: str | None) -> object:
+        """What holds now: shown at approval, compared again before the send."""
+        step = Step("", 0, StepType.tool_call, StepStatus.pending, rules_of(tool), tool_name=tool.name, target=target)
+        return await read_precondition(self._ctx, run.id, step, tool, arguments)
 
     def _refused(self, call: CallPart, code: str, text: str, tool: Tool | None = None) -> ProposedCall:
         # The arguments of a refused call are not stored as a request: there will be none.

@@ -1,4 +1,4 @@
-"""What every part of the runtime is handed: the store, the doors, the tools, the keyring and the secrets of one process."""
+"""What every part of the runtime is handed: store, doors, tools, keyring and secrets of one process."""
 
 from __future__ import annotations
 

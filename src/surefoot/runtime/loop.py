@@ -23,7 +23,7 @@ class Loop(Protocol):
         ...
 
     def go_on(self, d: Draft, start: Start | None) -> list[str]:
-        """No call is open: begin the next step or end the run. Returns the steps that began; none begins without `start`."""
+        """No call is open: begin the next step or end the run. Returns the steps begun; none without `start`."""
         ...
 
     async def call_model(self, run: Run, step: Step) -> object:

@@ -15,7 +15,7 @@ from surefoot.runtime.registry import RunnableTool
 
 _TEXTS = {
     ActionKind.approve: "Approve this call?",
-    ActionKind.resolve: "This call may have been sent, and it cannot be found out whether it was applied. What happened?",
+    ActionKind.resolve: "This call may have been sent, and nobody can find out whether it was applied. What happened?",
     ActionKind.ask: "The model cannot be called. Try again, or stop the run?",
     ActionKind.duplicate: "This call has had an effect that was not expected, or more than one. Undo it?",
 }

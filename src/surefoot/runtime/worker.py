@@ -66,8 +66,7 @@ class Worker:
         for task in self._tasks[1:]:
             task.cancel()
         for driver in self.drivers.values():
-            driver.stopping = True
-            driver.poke()
+            driver.stop()
         await self._wait_drives(grace_s)
         for driver in self.drivers.values():
             driver.cancel()
@@ -245,15 +244,14 @@ class Worker:
         if until is None:
             driver.lose()
         else:
-            driver.lease_until = until
-            driver.poke_timer()
+            driver.renewed(until)
 
     def _give_up_late_leases(self) -> None:
         """A worker that could not renew resets its calls before the lease ends."""
         margin = self.ctx.lease_s * policy.LEASE_MARGIN_FRACTION
         now = self.ctx.store.now().mono
         for driver in self.drivers.values():
-            if driver.lease_until - margin - self.ctx.lease_s / 3 <= now:
+            if driver.held.lease_until - margin - self.ctx.lease_s / 3 <= now:
                 driver.lose()
 
     def _look_for_stuck(self) -> None:

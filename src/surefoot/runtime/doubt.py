@@ -1,0 +1,70 @@
+"""After doubt: look, resend under the same key, believe a person, or ask one; by the step's class, never by hope."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from surefoot.core.draft import Draft
+from surefoot.core.reconcile import (
+    ask_what_happened,
+    believe_person,
+    next_for_doubt,
+    record_look,
+    resend,
+    wait_for_doubt,
+)
+from surefoot.core.state import STEP_ENDS, Resolution, Step, StepStatus
+from surefoot.runtime.held import Held
+from surefoot.runtime.look import look
+from surefoot.runtime.questions import Questions
+from surefoot.runtime.registry import RunnableTool
+
+WAIT_SECONDS_MIN = 0.2
+
+
+async def settle_step(held: Held, step: Step) -> list[str]:
+    """What the step's class allows now; a step that has ended owes a later look only. Returns the steps begun."""
+    tool = held.ctx.registry[step.tool_name]
+    await held.resolve_account(step, tool)
+    questions = await held.questions(step)
+    draft = Draft(held.run, held.ctx.store.now(), rules=held.ctx.registry.rules)
+    closed = step.status in STEP_ENDS or step.resolution is Resolution.given_up
+    if tool.effect.lookup is not None and (closed or next_for_doubt(draft, step, live=False).action == "look"):
+        return await _look(held, step, tool, questions)
+    return await held.decide(_without_look(held, step.id, questions), step_id=step.id) or []
+
+
+def _without_look(held: Held, step_id: str, questions: Questions) -> Callable[[Draft], list[str]]:
+    def command(d: Draft) -> list[str]:
+        step = d.step(step_id)
+        if step.status is not StepStatus.outcome_unknown or step.resolution is Resolution.given_up:
+            ask_what_happened(d, step_id, questions)
+            return []
+        doubt = next_for_doubt(d, step, live=step_id in held.stuck)
+        start = held.start(step)
+        if doubt.action == "resend" and start is not None:
+            resend(d, step_id, start)
+            return [step_id]
+        if doubt.action == "believe_person":
+            return [step_id] if believe_person(d, step_id, start, questions) else held.go_on(d)
+        if doubt.action == "ask":
+            ask_what_happened(d, step_id, questions)
+        else:
+            wait_for_doubt(d, step_id, max(doubt.delay_s, WAIT_SECONDS_MIN))
+        return []
+
+    return command
+
+
+async def _look(held: Held, step: Step, tool: RunnableTool, questions: Questions) -> list[str]:
+    answer = await look(held.ctx, held.run.id, step, tool, await held.arguments(step))
+    jitter = held.ctx.doors.entropy.fraction()
+
+    def command(d: Draft) -> list[str]:
+        now = d.step(step.id)
+        start = None if d.run.ended or tool.precondition is not None else held.start(now)
+        live = step.id in held.stuck
+        begun = record_look(d, step.id, answer, live=live, start=start, questions=questions, jitter=jitter)
+        return [step.id, *held.go_on(d)] if begun else held.go_on(d)
+
+    return await held.decide(command, step_id=step.id) or []

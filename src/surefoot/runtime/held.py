@@ -1,0 +1,158 @@
+"""A run under a lease: what its driver knows and may decide. The driver's parts share it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from surefoot.core import policy
+from surefoot.core.decide import Start, approval_over, start_step
+from surefoot.core.draft import Draft
+from surefoot.core.ends import fail_step
+from surefoot.core.payloads import result_body
+from surefoot.core.state import STEP_ENDS, EffectClass, Run, Step, StepStatus, StepType, wake_times
+from surefoot.errors import LeaseLost, NotAllowed
+from surefoot.runtime.context import Context
+from surefoot.runtime.execute import Call
+from surefoot.runtime.handle import Handle
+from surefoot.runtime.loop import Loop
+from surefoot.runtime.questions import Questions
+from surefoot.runtime.registry import RunnableTool
+
+T = TypeVar("T")
+HOLD_SECONDS = 2.0
+"""A run that has nothing to do for longer gives its lease back."""
+SEND_WINDOW_SECONDS_MIN = 0.5
+"""With less of the lease left no attempt begins; the renewal comes first."""
+_SKIPPED = frozenset({"not_yet", "approval_expired", "account_changed"})
+
+
+class Held:
+    """One run, its lease, and what was read for it. `others_busy` says whether another task of the driver works."""
+
+    def __init__(self, ctx: Context, handle: Handle, loop: Loop, lease_until: float) -> None:
+        self.ctx = ctx
+        self.handle = handle
+        self.loop = loop
+        self.lease_until = lease_until
+        self.stopping = False
+        self.lost = False
+        self.stuck: dict[str, Call] = {}
+        """Calls that did not end after their time-out, by step."""
+        self.others_busy: Callable[[], bool] = bool
+        self.accounts: dict[str, str | None] = {}
+        self._arguments: dict[str, dict[str, object]] = {}
+
+    @property
+    def run(self) -> Run:
+        """The run after the last append."""
+        return self.handle.run
+
+    def now(self) -> float:
+        """The boot clock, seconds."""
+        return self.ctx.doors.clock.now().mono
+
+    # Deciding
+
+    async def decide(self, command: Callable[[Draft], T], *, step_id: str | None = None) -> T | None:
+        """Decide under the lease. None, and `lost`, where the lease is gone."""
+        try:
+            return await self.handle.decide(command, release=self.may_release, step_id=step_id)
+        except LeaseLost:
+            self.lost = True
+            return None
+
+    def may_release(self, after: Run) -> bool:
+        """The lease ends with an append that leaves nothing to do for a while, if nothing else is under way."""
+        if self.others_busy() or self.stuck:
+            return False
+        mono, _ = wake_times(after)
+        return mono is None or mono > self.now() + HOLD_SECONDS
+
+    def start(self, step: Step | None) -> Start | None:
+        """What an intent needs right now; None where none may begin: the lease ends soon, or the worker stops."""
+        window = self.lease_until - self.ctx.lease_s * policy.LEASE_MARGIN_FRACTION - self.ctx.store.now().mono
+        if self.stopping or self.lost or window < SEND_WINDOW_SECONDS_MIN or self.handle.token is None:
+            return None
+        account = None if step is None else self.accounts.get(step.credential or "")
+        return Start(self.handle.token, window, account=account, key_id=self.ctx.key_id)
+
+    def go_on(self, d: Draft) -> list[str]:
+        """Everything that can begin in this append: ready calls, else the loop's next step. Returns the steps begun."""
+        begun: list[str] = []
+        for step in sorted(d.run.steps.values(), key=lambda s: s.sequence):
+            ready = step.status is StepStatus.pending and step.not_before <= d.at.mono and not d.run.ended
+            start = self.start(step) if ready and self.ready_at_once(step) else None
+            if start is not None and _try_start(d, step, start):
+                begun.append(step.id)
+        if not d.run.ended and not d.run.batch_open:
+            begun += self.loop.go_on(d, self.start(None))
+        return begun
+
+    def ready_at_once(self, step: Step) -> bool:
+        """True where the intent needs no I/O first: no account to resolve, no precondition, no owner of the key."""
+        if step.type is not StepType.tool_call:
+            return step.type is StepType.model_call
+        tool = self.ctx.registry.tools.get(step.tool_name or "")
+        if tool is None or step.owner_step_id is not None or tool.precondition is not None:
+            return False
+        if tool.version != step.tool_version:
+            return False
+        return tool.account is None or (tool.credential or "") in self.accounts
+
+    def needs_question(self, step: Step) -> bool:
+        """True if the step runs under an approval that is not valid now."""
+        return approval_over(Draft(self.run, self.ctx.store.now(), rules=self.ctx.registry.rules), step)
+
+    # Reading
+
+    async def arguments(self, step: Step) -> dict[str, object]:
+        """The exact arguments of a step, from its request blob. Raises Unreadable."""
+        found = self._arguments.get(step.id)
+        if found is None:
+            data = await self.ctx.store.blob(self.ctx.tenant_id, step.input_ref or "")
+            found = msgspec.json.decode(data, type=dict[str, object])
+            if step.status not in STEP_ENDS:
+                self._arguments[step.id] = found
+        return found
+
+    def forget(self, step_id: str) -> None:
+        """The step ended: its arguments are not needed again."""
+        self._arguments.pop(step_id, None)
+
+    async def view(self, step: Step) -> bytes:
+        """The redacted arguments, as people see them."""
+        row = await self.ctx.store.step(self.ctx.tenant_id, step.id)
+        return row.safe_input or b"{}"
+
+    async def questions(self, step: Step) -> Questions:
+        """The questions that a command on the step may ask. Reads and model calls are asked about without arguments."""
+        tool = self.ctx.registry.tools.get(step.tool_name or "")
+        plain = step.type is StepType.model_call or step.rules.effect is EffectClass.read
+        return Questions(self.ctx.doors, step, b"{}" if plain else await self.view(step), tool)
+
+    async def resolve_account(self, step: Step, tool: RunnableTool) -> bool:
+        """Know the account of the tool's credential; False where it cannot be found out just now."""
+        if tool.account is None or (tool.credential or "") in self.accounts:
+            return True
+        try:
+            account = await tool.account(self.ctx.operation(self.run.id, step, None))
+        except Exception as problem:
+            self.ctx.log(f"{step.id}: the account is not known yet ({type(problem).__name__})")
+            return False
+        if account:
+            self.accounts[tool.credential or ""] = account
+        return True
+
+
+def _try_start(d: Draft, step: Step, start: Start) -> bool:
+    try:
+        start_step(d, step.id, start)
+    except NotAllowed as refusal:
+        if refusal.code not in _SKIPPED:
+            text = f"The call was not executed: {refusal}."
+            fail_step(d, step, refusal.code, body=result_body(text, code=refusal.code))
+        return False
+    return True

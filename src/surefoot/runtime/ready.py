@@ -1,0 +1,121 @@
+"""Pending steps that cannot start from memory alone: an account, a precondition, a new question or an owner is needed."""
+
+from __future__ import annotations
+
+import msgspec
+
+from surefoot.core import policy
+from surefoot.core.decide import answer_from_owner, ask_approval, defer, start_step
+from surefoot.core.draft import Draft
+from surefoot.core.ends import fail_step
+from surefoot.core.payloads import result_body
+from surefoot.core.state import ActionKind, Step, StepStatus
+from surefoot.errors import NotAllowed, SurefootError
+from surefoot.runtime.context import Context
+from surefoot.runtime.execute import Call, wait_call
+from surefoot.runtime.held import Held
+from surefoot.runtime.questions import Questions
+from surefoot.runtime.registry import RunnableTool
+
+PRECONDITION_TIMEOUT_SECONDS = 30.0
+_NOT_NOW = frozenset({"account_changed", "approval_expired", "not_yet"})
+
+
+async def start_when_ready(held: Held, step: Step) -> list[str]:
+    """Do the I/O that comes before the step's intent, then commit the intent. Returns the steps begun."""
+    if step.owner_step_id is not None:
+        await _ask_owner(held, step)
+        return []
+    tool = held.ctx.registry[step.tool_name]
+    if await _asked_again(held, step, tool):
+        return []
+    if not await held.resolve_account(step, tool):
+        await held.decide(lambda d: defer(d, step.id, policy.backoff(1, 0.5), "account_unknown"))
+        return []
+    start = held.start(step)
+    if start is None:
+        return []
+
+    def command(d: Draft) -> list[str]:
+        if d.run.ended or d.step(step.id).status is not StepStatus.pending:
+            return []
+        try:
+            start_step(d, step.id, start)
+        except NotAllowed as refusal:
+            if refusal.code in _NOT_NOW:
+                defer(d, step.id, 60.0 if refusal.code == "account_changed" else 0.5, refusal.code)
+            else:
+                body = result_body(f"The call was not executed: {refusal}.", code=refusal.code)
+                fail_step(d, step, refusal.code, body=body)
+            return held.go_on(d)
+        return [step.id]
+
+    return await held.decide(command) or []
+
+
+async def _asked_again(held: Held, step: Step, tool: RunnableTool) -> bool:
+    """The approval is over, the tool changed, or what held at approval does not hold now: ask, show what differs."""
+    why: str | None = None
+    shown: dict[str, object] = {"tool_version": tool.version}
+    if held.needs_question(step):
+        why = "The approval of this call is over."
+    elif step.action_id is not None and tool.version != step.tool_version:
+        why = f"The tool has changed since this call was approved (version {step.tool_version} to {tool.version})."
+    elif step.action_id is not None and tool.precondition is not None:
+        why = await _precondition_changed(held, step, tool, shown)
+    if why is None:
+        return False
+    questions = Questions(held.ctx.doors, step, await held.view(step), tool, (why,), shown)
+
+    def command(d: Draft) -> None:
+        if not d.run.ended and d.step(step.id).status is StepStatus.pending:
+            ask_approval(d, step.id, questions[ActionKind.approve])
+
+    await held.decide(command)
+    return True
+
+
+async def _precondition_changed(held: Held, step: Step, tool: RunnableTool, shown: dict[str, object]) -> str | None:
+    row = await held.ctx.store.action(held.ctx.tenant_id, step.action_id or "")
+    before = msgspec.json.decode(row.preview).get("precondition")
+    now = await read_precondition(held.ctx, held.run.id, step, tool, await held.arguments(step))
+    if before == now:
+        return None
+    shown.update(precondition=now, precondition_before=before)
+    return "What held when this call was approved has changed."
+
+
+async def read_precondition(
+    ctx: Context, run_id: str, step: Step, tool: RunnableTool, arguments: dict[str, object]
+) -> object:
+    """The precondition's value as JSON. An exception is a value of its own kind, which equals no other reading."""
+    call: Call | None = None
+    try:
+        call = Call(tool.make_precondition(ctx.operation(run_id, step, None), arguments), is_async=True)
+        if not await wait_call(ctx.doors, call, PRECONDITION_TIMEOUT_SECONDS):
+            raise SurefootError("the precondition did not answer in time", code="precondition_timeout")
+        return msgspec.to_builtins(call.done.result(), str_keys=True)
+    except Exception as problem:
+        return {"unreadable": type(problem).__name__, "reading": ctx.doors.entropy.token(8).hex()}
+    finally:
+        if call is not None:
+            call.cancel()
+
+
+async def _ask_owner(held: Held, step: Step) -> None:
+    """Another step holds this business key: answer from its receipt, or wait for it."""
+    owner = await held.ctx.store.step(held.ctx.tenant_id, step.owner_step_id or "")
+    body = result_body(msgspec.json.decode(owner.safe_output or b"null"))
+
+    def command(d: Draft) -> None:
+        if d.run.ended or d.step(step.id).status is not StepStatus.pending:
+            return
+        if owner.step.status is StepStatus.succeeded:
+            answer_from_owner(d, step.id, owner.step.external_resource_id, owner.step.resource_url, body)
+        elif owner.step.status is StepStatus.failed:
+            text = "An earlier call under the same key failed; propose the call again."
+            fail_step(d, step, "owner_failed", body=result_body(text, code="owner_failed"))
+        else:
+            defer(d, step.id, policy.OWNER_POLL_SECONDS, "waits_for_owner")
+
+    await held.decide(command)

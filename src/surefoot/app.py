@@ -128,7 +128,7 @@ class Surefoot:
         secrets = EnvironmentSecrets(self.redactor)
         store = await open_store(self.url, self.doors)
         path = Path(store.path) if self.url.startswith("sqlite") else None
-        keyring = load_keyring(self._secret or secrets.get("SUREFOOT_SECRET"), path, self.doors.entropy)
+        keyring = load_keyring(self._secret or secrets.get("SUREFOOT_SECRET"), path, self.doors.entropy, self.redactor)
         self._ctx = Context(
             tenant_id=self.tenant,
             store=store,

@@ -23,7 +23,7 @@ from surefoot.connectors.github_api import (
     text_in,
 )
 from surefoot.connectors.github_lookup import find_issue_comment, receipt_of
-from surefoot.core.marker import MARKER_CHARACTERS_MAX
+from surefoot.core.marker import MARKER_CHARACTERS_MAX, strip_namespace
 from surefoot.effects import InDoubt, Operation, Receipt, Refused
 from surefoot.errors import InvalidInput
 from surefoot.http import Response
@@ -141,6 +141,11 @@ async def delete_issue_comment(op: Operation, repo: str, comment_id: int) -> Rec
     return Receipt(resource_id=str(comment_id), output={"id": comment_id, "deleted": reply.status != 404})
 
 
+def _without_markers(arguments: Mapping[str, object]) -> Mapping[str, object]:
+    """What is hashed, shown and approved is what will stand there: a marker that somebody wrote goes before approval."""
+    return {**arguments, "body": strip_namespace(str(arguments["body"]))}
+
+
 def _undo_comment(receipt: Receipt, repo: str) -> ToolCall:
     return delete_issue_comment.call(repo=repo, comment_id=int(receipt.resource_id or 0))
 
@@ -149,6 +154,7 @@ def _undo_comment(receipt: Receipt, repo: str) -> ToolCall:
     effect=effects.lookup(find_issue_comment, settle=SETTLE_SECONDS),
     timeout=TIMEOUT_SECONDS,
     limits=_issue_limits,
+    prepare=_without_markers,
     target=_issue_target,
     credential=CREDENTIAL,
     account=account,

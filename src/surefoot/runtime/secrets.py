@@ -31,25 +31,33 @@ class EnvironmentSecrets:
         value = os.environ.get(name)
         if value:
             self._redactor.add(name, value)
+            for part in value.split(",") if "," in value else ():
+                self._redactor.add(name, part.strip())
         return value or None
 
 
-def load_keyring(secret: str | None, beside: Path | None, entropy: Entropy) -> Keyring:
+def load_keyring(secret: str | None, beside: Path | None, entropy: Entropy, redactor: Redactor) -> Keyring:
     """The keyring of SUREFOOT_SECRET; unset, it is made once and kept beside the SQLite file with mode 0600.
 
     Raises InvalidInput for a text that is too short, StoreUnavailable where the file cannot be kept.
     """
     if secret:
-        return Keyring.parse(secret)
+        return _known(secret, redactor)
     if beside is None:
         raise StoreUnavailable("set SUREFOOT_SECRET: this store has no place to keep a keyring beside it")
     path = beside.with_name(beside.name + ".secret")
     try:
-        return Keyring.parse(_read_or_make(path, entropy))
+        return _known(_read_or_make(path, entropy), redactor)
     except OSError as problem:
         raise StoreUnavailable(
             f"the keyring {path} cannot be read or made ({problem.strerror}); set SUREFOOT_SECRET"
         ) from None
+
+
+def _known(secret: str, redactor: Redactor) -> Keyring:
+    for part in secret.split(","):
+        redactor.add("SUREFOOT_SECRET", part.strip())
+    return Keyring.parse(secret)
 
 
 def _read_or_make(path: Path, entropy: Entropy) -> str:

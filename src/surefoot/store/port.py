@@ -15,16 +15,36 @@ from surefoot.core.events import AnyEvent
 from surefoot.core.evolve import Recorded
 from surefoot.core.payloads import (
     ActionAnswer as ActionAnswer,
+)
+from surefoot.core.payloads import (
     ActionView as ActionView,
+)
+from surefoot.core.payloads import (
     BlobPut as BlobPut,
+)
+from surefoot.core.payloads import (
     ClaimKey as ClaimKey,
+)
+from surefoot.core.payloads import (
     EvidenceDetail as EvidenceDetail,
+)
+from surefoot.core.payloads import (
     MessageBody as MessageBody,
+)
+from surefoot.core.payloads import (
     Payload as Payload,
+)
+from surefoot.core.payloads import (
     RunResult as RunResult,
+)
+from surefoot.core.payloads import (
     StepView as StepView,
 )
 from surefoot.core.state import Action, Attempt, Instant, Run, Step
+
+ANOTHER_BOOT_MONO = -1e18
+"""Stands for an attempt's `started.mono` after the machine was booted again: its key's lifetime counts as over, and how
+far the clocks drifted since cannot be judged. `started.wall` stays."""
 
 
 class Append(msgspec.Struct, frozen=True):
@@ -195,17 +215,20 @@ class Store(Protocol):
         self, tenant_id: str, worker_id: str, agents: Mapping[str, str], lease_s: float, limit: int
     ) -> list[Claimed]:
         """Take leases of runs that are ready (by ready_at or wake_at) and free: their lease is over, or its owner's
-        process on this machine is proven dead. Only a changed row counts. `agents` maps known names to versions; runs of
-        kind perform are always taken. Runs with a blocked_code are not.
+        process on this machine is proven dead. Only a changed row counts. `agents` maps known names to versions, and
+        both have to fit; runs of kind perform are always taken. Runs with a blocked_code are not.
         """
         ...
 
     async def claim_one(self, tenant_id: str, run_id: str, worker_id: str, lease_s: float) -> Claimed | None:
-        """The same for one run, whether or not it is ready; None if it is leased to a live owner."""
+        """The same for one run, whether or not it is ready; None if it is leased to a live owner or blocked.
+
+        Raises NotFound.
+        """
         ...
 
     async def renew(self, tenant_id: str, tokens: Mapping[str, int], lease_s: float) -> Mapping[str, float]:
-        """Lengthen leases that are still ours and not over; the answer has the new ends (mono). Missing ones are lost."""
+        """Lengthen leases that are still ours and not over; the new ends (mono). Missing ones are lost."""
         ...
 
     async def release(self, tenant_id: str, run_id: str, token: int) -> None:
@@ -213,7 +236,7 @@ class Store(Protocol):
         ...
 
     async def block(self, tenant_id: str, run_id: str, token: int | None, code: str) -> None:
-        """Note why no worker can take the run; it is not claimable until `unblock`."""
+        """Note why no worker can take the run, and end its lease if `token` holds it; not claimable until `unblock`."""
         ...
 
     async def unblock(self, tenant_id: str) -> None:
@@ -221,7 +244,10 @@ class Store(Protocol):
         ...
 
     async def queue_note(self, tenant_id: str, conversation_id: str, message: MessageBody, role: str) -> None:
-        """Put a message into a conversation that has no run under way; the next run places it first."""
+        """Put a message into a conversation that has no run under way; the next run places it first.
+
+        Raises NotFound, and Conflict if a run is under way (append to it instead).
+        """
         ...
 
     # Reading
@@ -305,7 +331,7 @@ class Store(Protocol):
         ...
 
     async def changed(self, since: int, timeout_s: float) -> int:
-        """Wait until change_count() is above `since` (other processes are noticed within 100 ms) or the time is over."""
+        """Wait until change_count() is above `since` (others are noticed within 100 ms) or the time is over."""
         ...
 
     def foreign_count(self) -> int:
@@ -323,11 +349,18 @@ class Store(Protocol):
     # Upkeep
 
     async def register_worker(self, worker_id: str) -> None:
-        """Note this process as a worker and hold its lock for the process's life, children included."""
+        """Note this process as a worker and hold its lock for the process's life, children included: its death can be
+        proven. The first lease of a worker does the same.
+        """
         ...
 
-    async def next_wake(self, tenant_id: str) -> tuple[float | None, float | None]:
-        """The earliest (mono, wall) at which an unleased run becomes ready; lease ends of others count as well."""
+    async def next_wake(
+        self, tenant_id: str, agents: Mapping[str, str] | None = None
+    ) -> tuple[float | None, float | None]:
+        """The earliest (mono, wall) at which an unleased run becomes ready; the ends of live leases count as well.
+
+        With `agents`, only runs that a claim with the same `agents` would take.
+        """
         ...
 
     async def integrity(self) -> list[str]:
@@ -339,6 +372,8 @@ class Store(Protocol):
         ...
 
     async def prune(self, tenant_id: str, ended_before: float, *, blobs_before: float) -> Mapping[str, int]:
-        """Remove whole terminal runs older than a wall time, and request blobs of ended steps, except what an open question
-        or a look still needs; counts by record."""
+        """Remove whole terminal runs older than a wall time, and request blobs of ended steps; counts by record.
+
+        What an open question or a look still needs stays.
+        """
         ...

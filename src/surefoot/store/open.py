@@ -1,0 +1,91 @@
+"""From a URL to a store: `sqlite:///relative.db` or `sqlite:////absolute.db`.
+
+Refuses the places where SQLite's locks and syncs do not hold: Windows until it is proven, and network file systems.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from surefoot.doors import Doors
+from surefoot.errors import InvalidInput, StoreUnsupported
+from surefoot.store.port import Store
+from surefoot.store.sqlite import SqliteStore
+
+_PREFIX = "sqlite:///"
+_NETWORK = re.compile(
+    r"nfs\d?|cifs|smb\w*|afp\w*|9p|ncpfs|webdav|davfs|ftp|afs|ceph|coda|lustre|gpfs|beegfs|orangefs|pvfs2|glusterfs|gfs2|ocfs2"
+    r"|macfuse|osxfuse|fuse\.(?:sshfs|glusterfs|ceph\w*|s3fs|rclone|gcsfuse|juicefs|goofys|davfs\w*|smb\w*|nfs\w*)"
+)
+_MACOS_MOUNT = re.compile(r"^.* on (?P<place>/.*) \((?P<kind>[^,)]+)")
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+async def open_store(url: str, doors: Doors) -> Store:
+    """Open, create or upgrade the store at `url`.
+
+    Raises InvalidInput for a URL that is not understood, StoreUnsupported (network file system, newer schema, another
+    program's file, platform), StoreUnavailable (no directory, no permission, locked), Unreadable (damaged).
+    """
+    path = sqlite_path(url)
+    if sys.platform == "win32":
+        raise StoreUnsupported(
+            "surefoot does not run on Windows yet: use Linux, macOS or WSL 2 (on its own file system)"
+        )
+    refuse_network(path, mount_table())
+    store = SqliteStore(path, doors.clock, doors.hook)
+    await store.open()
+    return store
+
+
+def sqlite_path(url: str) -> str:
+    """The absolute path in a URL. Raises InvalidInput."""
+    if not url.startswith(_PREFIX) or url == _PREFIX or "?" in url or ":memory:" in url:
+        raise InvalidInput(
+            f"store {url.partition('@')[2] or url!r}: write sqlite:///relative.db or sqlite:////absolute.db"
+        )
+    return os.path.abspath(url.removeprefix(_PREFIX))
+
+
+def mount_table() -> list[tuple[str, str]]:
+    """(mount point, file system type), in the order of mounting."""
+    if sys.platform == "darwin":
+        out = subprocess.run(["/sbin/mount"], capture_output=True, text=True, check=True)
+        return macos_mounts(out.stdout)
+    return linux_mounts(Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape"))
+
+
+def linux_mounts(mountinfo: str) -> list[tuple[str, str]]:
+    """The mounts of /proc/self/mountinfo."""
+    mounts: list[tuple[str, str]] = []
+    for line in mountinfo.splitlines():
+        fields, _, kind = line.partition(" - ")
+        place = _OCTAL.sub(lambda match: chr(int(match[1], 8)), fields.split(" ")[4])
+        mounts.append((place, kind.split(" ")[0]))
+    return mounts
+
+
+def macos_mounts(text: str) -> list[tuple[str, str]]:
+    """The mounts that macOS's `mount` lists."""
+    found = (_MACOS_MOUNT.match(line) for line in text.splitlines())
+    return [(match["place"], match["kind"]) for match in found if match is not None]
+
+
+def refuse_network(path: str, mounts: list[tuple[str, str]]) -> None:
+    """Raises StoreUnsupported if the directory of `path` lies on a network file system."""
+    folder = os.path.realpath(os.path.dirname(path))
+    place, kind = "/", ""
+    for mounted, mounted_kind in mounts:
+        inside = folder == mounted or folder.startswith(mounted.rstrip("/") + "/")
+        # Of two mounts on one place the later one is seen.
+        if inside and len(mounted) >= len(place):
+            place, kind = mounted, mounted_kind
+    if _NETWORK.fullmatch(kind):
+        raise StoreUnsupported(
+            f"{path} is on a network file system ({kind} at {place}), where SQLite's locks and syncs do not hold. "
+            "Put the store on a local disk"
+        )

@@ -1,0 +1,712 @@
+-- All SQL of the SQLite store. Each query has a comment of what it is for and, where it writes, of its guard.
+-- Wide rows are bound by position (twice as fast), everything else by name. Every transaction that writes is BEGIN
+-- IMMEDIATE, so what it has read cannot change before it commits.
+
+-- Opening -------------------------------------------------------------------------------------------------------------
+
+-- name: pragma_busy_timeout
+-- Milliseconds inside SQLite, on the event loop's thread: short. Longer waits go through the clock door.
+PRAGMA busy_timeout = 10
+
+-- name: pragma_application_id
+-- Whose file it is: 1937073766 is ours ("suf" and a version byte), 0 is nobody's.
+PRAGMA application_id
+
+-- name: pragma_set_application_id
+-- Marks the file as ours, in the transaction of the first migration.
+PRAGMA application_id = 1937073766
+
+-- name: pragma_auto_vacuum
+-- Before the first page is written: lets prune give pages back without rewriting the file.
+PRAGMA auto_vacuum = INCREMENTAL
+
+-- name: pragma_journal_mode
+-- Readers do not wait for the writer; answers with the mode that is in force.
+PRAGMA journal_mode = WAL
+
+-- name: pragma_synchronous
+-- A committed key survives power loss: every commit waits for the disk.
+PRAGMA synchronous = FULL
+
+-- name: pragma_fullfsync
+-- macOS: fsync alone does not reach the medium.
+PRAGMA fullfsync = ON
+
+-- name: pragma_checkpoint_fullfsync
+-- macOS: the same for checkpoints.
+PRAGMA checkpoint_fullfsync = ON
+
+-- name: pragma_wal_autocheckpoint
+-- Off: a checkpoint inside a commit would add its syncs to that commit. checkpoint.py chooses the moment.
+PRAGMA wal_autocheckpoint = 0
+
+-- name: pragma_cache_size
+-- 16 MiB.
+PRAGMA cache_size = -16384
+
+-- name: pragma_cell_size_check
+-- Damaged pages are noticed when they are read.
+PRAGMA cell_size_check = ON
+
+-- name: pragma_trusted_schema
+-- A schema that somebody tampered with calls no functions.
+PRAGMA trusted_schema = OFF
+
+-- name: pragma_secure_delete
+-- Pruned bytes are overwritten where that costs no further write; the default differs between builds.
+PRAGMA secure_delete = FAST
+
+-- name: count_tables
+-- Whether a file without our mark is empty.
+SELECT count(*) AS count FROM sqlite_schema
+
+-- name: create_schema_migration
+-- The list of what was applied, before the first migration.
+CREATE TABLE IF NOT EXISTS schema_migration (
+    version INTEGER NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    checksum TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    updated_at REAL GENERATED ALWAYS AS (created_at) VIRTUAL
+) STRICT
+
+-- name: has_schema_migration
+-- Whether the list exists.
+SELECT count(*) AS count FROM sqlite_schema WHERE name = 'schema_migration'
+
+-- name: schema_migrations
+-- What was applied.
+SELECT version, name, checksum FROM schema_migration ORDER BY version
+
+-- name: schema_migration_put
+-- One migration was applied; in its own transaction.
+INSERT INTO schema_migration (version, name, checksum, created_at) VALUES (:version, :name, :checksum, :wall)
+
+-- name: meta_get
+-- One setting of the file.
+SELECT value FROM meta WHERE key = :key
+
+-- name: meta_put
+-- Sets it.
+INSERT INTO meta (key, value, created_at, updated_at) VALUES (:key, :value, :wall, :wall)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at
+
+-- Another boot: one transaction of these, guarded by meta.boot_id ----------------------------------------------------------
+
+-- name: boot_leases
+-- All leases are over: every process of the other boot is gone.
+UPDATE run SET lease_owner = NULL, lease_until = 0.0 WHERE lease_owner IS NOT NULL OR lease_until > 0.0
+
+-- name: boot_runs
+-- What was waited for by the old clock is due now.
+UPDATE run SET ready_at = :now WHERE ready_at IS NOT NULL
+
+-- name: boot_run_starts
+-- The age of a run under way, by the wall clock.
+UPDATE run SET started_mono = :now - max(0.0, :wall - started_wall)
+WHERE status NOT IN ('completed', 'failed', 'cancelled')
+
+-- name: boot_attempts
+-- Settle starts anew: every attempt that may have acted counts as ended now. :another_boot stands for the start, so that a
+-- finite key lifetime counts as over.
+UPDATE attempt SET
+    started_at = :another_boot,
+    first_byte_before = min(first_byte_before, :now),
+    last_byte_before = CASE WHEN absent = 0 AND ended_as IS NOT 'not_sent' AND ended_as IS NOT 'refused' THEN :now
+        ELSE min(last_byte_before, :now) END,
+    ended_at = CASE WHEN absent = 0 AND ended_as IS NOT 'not_sent' AND ended_as IS NOT 'refused' THEN :now
+        ELSE min(ended_at, :now) END
+WHERE EXISTS (
+    SELECT 1 FROM step
+    WHERE step.tenant_id = attempt.tenant_id AND step.id = attempt.step_id
+        AND (step.status NOT IN ('succeeded', 'failed') OR step.look_at IS NOT NULL)
+)
+
+-- name: boot_steps
+-- Looks and back-off of open work are due now; how long a doubt lasts is counted from now.
+UPDATE step SET
+    look_at = CASE WHEN look_at IS NULL THEN NULL ELSE :now END,
+    doubt_since = CASE WHEN doubt_since IS NULL THEN NULL ELSE :now END,
+    not_before = CASE WHEN not_before > 0.0 THEN :now ELSE not_before END
+WHERE status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL
+
+-- name: boot_workers
+-- Workers of other boots are gone, with their locks.
+DELETE FROM worker WHERE boot_id <> :boot_id
+
+-- Transactions --------------------------------------------------------------------------------------------------------
+
+-- name: begin
+-- The writer's transaction: the write lock is taken first.
+BEGIN IMMEDIATE
+
+-- name: begin_read
+-- One state of the file for several reads.
+BEGIN
+
+-- name: commit
+-- Durable when it returns.
+COMMIT
+
+-- name: rollback
+-- Nothing happened.
+ROLLBACK
+
+-- name: savepoint
+-- One append of a batch that has to be replayed one by one.
+SAVEPOINT one
+
+-- name: savepoint_undo
+-- That append alone wrote nothing.
+ROLLBACK TO one
+
+-- name: savepoint_release
+-- That append is part of the transaction.
+RELEASE one
+
+-- name: data_version
+-- Changes when another connection has committed.
+PRAGMA data_version
+
+-- name: checkpoint
+-- Copies the log into the file without waiting for anybody; answers (busy, frames in the log, frames copied).
+PRAGMA wal_checkpoint(PASSIVE)
+
+-- Appending -----------------------------------------------------------------------------------------------------------
+
+-- name: append_guard
+-- The guard of every append, and the run's counters. It must change one row: the version is the one that was decided on; a
+-- token, where given, is the row's; the lease is not over where one is needed (else -1e308 stands in) and the run is not
+-- terminal; the wall time is before the expiry where there is one.
+UPDATE run SET
+    version = ?, event_sequence = ?, step_count = ?, next_position = ?, turns = ?, queued = ?,
+    last_committed_sequence = ?, updated_at = ?
+WHERE tenant_id = ? AND id = ? AND version = ?
+    AND lease_token = coalesce(?, lease_token)
+    AND lease_until > ?
+    AND (? = 0 OR status NOT IN ('completed', 'failed', 'cancelled'))
+    AND coalesce(?, 1e308) > ?
+
+-- name: guard_facts
+-- Which part of the guard failed.
+SELECT version, status, lease_token, lease_until FROM run WHERE tenant_id = :tenant_id AND id = :run_id
+
+-- name: run_state
+-- The only query that changes a run's status. Guard: append_guard has changed the row in this transaction.
+UPDATE run SET status = ?, error_code = ?, ready_at = ?, wake_at = ?, agent_version = ?, limits = ?
+WHERE tenant_id = ? AND id = ?
+
+-- name: run_result
+-- The result, with the append that completes the run.
+UPDATE run SET result = ? WHERE tenant_id = ? AND id = ?
+
+-- name: run_release
+-- The lease ends with its append.
+UPDATE run SET lease_owner = NULL, lease_until = 0.0 WHERE tenant_id = ? AND id = ?
+
+-- name: run_insert
+-- A new run. Guard: create has looked at its start key and its conversation in this transaction.
+INSERT INTO run (
+    tenant_id, id, conversation_id, agent, agent_version, kind, status, version, event_sequence, step_count,
+    next_position, turns, last_committed_sequence, started_mono, started_wall, limits, queued, error_code, ready_at,
+    wake_at, lease_owner, lease_token, lease_until, start_key, start_hash, created_by, metadata, created_at, updated_at
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: run_by_start_key
+-- The run that was made first under a start key.
+SELECT id, start_hash FROM run WHERE tenant_id = :tenant_id AND start_key = :start_key
+
+-- name: run_exists
+-- Whether there is such a run.
+SELECT count(*) AS count FROM run WHERE tenant_id = :tenant_id AND id = :run_id
+
+-- name: conversation_insert
+-- A new conversation.
+INSERT INTO conversation (tenant_id, id, next_position, created_at, updated_at) VALUES (?, ?, ?, ?, ?)
+
+-- name: conversation_position
+-- The next free position, once a run has ended. It only grows.
+UPDATE conversation SET next_position = max(next_position, ?), updated_at = ? WHERE tenant_id = ? AND id = ?
+
+-- name: conversation_exists
+-- Whether there is such a conversation.
+SELECT count(*) AS count FROM conversation WHERE tenant_id = :tenant_id AND id = :conversation_id
+
+-- name: conversation_facts
+-- The next free position and the run under way.
+SELECT coalesce(run.next_position, conversation.next_position) AS next_position, run.id AS run_id
+FROM conversation
+LEFT JOIN run ON run.tenant_id = conversation.tenant_id AND run.conversation_id = conversation.id
+    AND run.status NOT IN ('completed', 'failed', 'cancelled')
+WHERE conversation.tenant_id = :tenant_id AND conversation.id = :conversation_id
+
+-- name: step_insert
+-- A new step.
+INSERT INTO step (
+    status, rules, tool_name, tool_version, call_id, position, operation_key, input_hash, input_ref, target, credential,
+    account, owner_step_id, action_id, external_resource_id, resource_url, resolution, error_code, attempt, not_before,
+    doubt_since, look_at, looks, sweep, person_absent, answered, receipts, safe_input, safe_output, updated_at,
+    tenant_id, id, run_id, conversation_id, sequence, type, identity_hash, created_at
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: step_update
+-- The only query that changes a step's status. Guard: the run's append_guard. Keys are not touched, so that the unique
+-- indexes stay as they are; views that are not given stay.
+UPDATE step SET
+    status = ?, rules = ?, tool_name = ?, tool_version = ?, call_id = ?, position = ?, operation_key = ?, input_hash = ?,
+    input_ref = ?, target = ?, credential = ?, account = ?, owner_step_id = ?, action_id = ?, external_resource_id = ?,
+    resource_url = ?, resolution = ?, error_code = ?, attempt = ?, not_before = ?, doubt_since = ?, look_at = ?,
+    looks = ?, sweep = ?, person_absent = ?, answered = ?, receipts = ?, safe_input = coalesce(?, safe_input),
+    safe_output = coalesce(?, safe_output), updated_at = ?
+WHERE tenant_id = ? AND id = ?
+
+-- name: step_view
+-- Views of a step that did not change. Guard: the run's append_guard.
+UPDATE step SET safe_input = coalesce(?, safe_input), safe_output = coalesce(?, safe_output), updated_at = ?
+WHERE tenant_id = ? AND id = ?
+
+-- name: attempt_insert
+-- A new attempt.
+INSERT INTO attempt (
+    token, account, key_id, started_at, started_wall, first_byte_before, last_byte_before, ended_at, ended_as, code,
+    absent, updated_at, tenant_id, step_id, number, created_at
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: attempt_update
+-- What became known of an attempt. Guard: the run's append_guard.
+UPDATE attempt SET
+    token = ?, account = ?, key_id = ?, started_at = ?, started_wall = ?, first_byte_before = ?, last_byte_before = ?,
+    ended_at = ?, ended_as = ?, code = ?, absent = ?, updated_at = ?
+WHERE tenant_id = ? AND step_id = ? AND number = ?
+
+-- name: action_insert
+-- A question to a person.
+INSERT INTO pending_action (
+    status, why, expires_at, decision, decided_by, decided_at, decision_key, reason, answer, updated_at,
+    tenant_id, id, run_id, step_id, kind, input_hash, permission, arguments, preview, created_at
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: action_update
+-- Its decision or its end. Guard: the run's append_guard.
+UPDATE pending_action SET
+    status = ?, why = ?, expires_at = ?, decision = ?, decided_by = ?, decided_at = coalesce(decided_at, ?),
+    decision_key = ?, reason = coalesce(?, reason), answer = coalesce(?, answer), updated_at = ?
+WHERE tenant_id = ? AND id = ?
+
+-- name: message_insert
+-- A message, at its place or waiting for one (position NULL). The unique keys refuse a taken place and a second result.
+INSERT INTO message (tenant_id, id, conversation_id, run_id, step_id, call_id, position, role, body, created_at, updated_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: message_place
+-- A waiting message gets its place. It must change one row: the message waits in this conversation.
+UPDATE message SET position = ?, run_id = ?, step_id = ?, call_id = ?, updated_at = ?
+WHERE tenant_id = ? AND id = ? AND conversation_id = ? AND position IS NULL
+
+-- name: evidence_insert
+-- One row of evidence.
+INSERT INTO evidence (tenant_id, run_id, step_id, attempt, verdict, source, reason, resource_id, resource_url, detail, created_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: event_insert
+-- One event; the unique key refuses a sequence that exists.
+INSERT INTO event (tenant_id, run_id, sequence, version, type, step_id, at_mono, format, data, created_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: blob_put
+-- Bytes by content: the same bytes twice are one blob, which lives as long as its last use.
+INSERT INTO blob (tenant_id, ref, data, retention, run_id, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant_id, ref) DO UPDATE SET
+    updated_at = excluded.updated_at,
+    retention = CASE WHEN blob.retention = excluded.retention THEN blob.retention ELSE 'shared' END,
+    run_id = CASE WHEN blob.run_id = excluded.run_id THEN blob.run_id END
+
+-- name: operation_key_claim
+-- A step takes a business key. It must change one row: nobody holds the key, or this step does, or a step that failed.
+INSERT INTO operation_key (tenant_id, operation_key, run_id, step_id, input_hash, created_at, updated_at)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant_id, operation_key) DO UPDATE SET
+    run_id = excluded.run_id, step_id = excluded.step_id, input_hash = excluded.input_hash, updated_at = excluded.updated_at
+WHERE operation_key.step_id = excluded.step_id OR EXISTS (
+    SELECT 1 FROM step
+    WHERE step.tenant_id = operation_key.tenant_id AND step.id = operation_key.step_id AND step.status = 'failed'
+)
+
+-- Leases --------------------------------------------------------------------------------------------------------------
+
+-- name: claimable_ready
+-- Free runs that are ready, longest first. Free: nobody's, or the lease is over (a dead owner's lease ends with the proof).
+SELECT id FROM run
+WHERE tenant_id = :tenant_id AND ready_at <= :now AND blocked_code IS NULL
+    AND (lease_owner IS NULL OR lease_until <= :now)
+    AND (kind = 'perform' OR EXISTS (
+        SELECT 1 FROM json_each(:agents) AS known WHERE known.key = run.agent AND known.value = run.agent_version
+    ))
+ORDER BY ready_at LIMIT :limit
+
+-- name: claimable_awake
+-- The same for runs with a question that has expired.
+SELECT id FROM run
+WHERE tenant_id = :tenant_id AND wake_at <= :wall AND blocked_code IS NULL
+    AND (lease_owner IS NULL OR lease_until <= :now)
+    AND (kind = 'perform' OR EXISTS (
+        SELECT 1 FROM json_each(:agents) AS known WHERE known.key = run.agent AND known.value = run.agent_version
+    ))
+ORDER BY wake_at LIMIT :limit
+
+-- name: lease_facts
+-- Who has the lease, and whether that process is proven dead.
+SELECT run.lease_owner, run.lease_token, run.lease_until, run.blocked_code, worker.dead_at
+FROM run LEFT JOIN worker ON worker.id = run.lease_owner
+WHERE run.tenant_id = :tenant_id AND run.id = :run_id
+
+-- name: lease_take
+-- Takes a lease. It must change one row: the run is still free.
+UPDATE run SET lease_owner = :owner, lease_token = lease_token + 1, lease_until = :until
+WHERE tenant_id = :tenant_id AND id = :run_id AND (lease_owner IS NULL OR lease_until <= :now)
+
+-- name: lease_renew
+-- Lengthens a lease. It must change one row: the token is ours and the lease is not over.
+UPDATE run SET lease_until = :until
+WHERE tenant_id = :tenant_id AND id = :run_id AND lease_token = :token AND lease_owner IS NOT NULL AND lease_until > :now
+
+-- name: lease_release
+-- Gives a lease back. Guard: the token is ours.
+UPDATE run SET lease_owner = NULL, lease_until = 0.0
+WHERE tenant_id = :tenant_id AND id = :run_id AND lease_token = :token AND lease_owner IS NOT NULL
+
+-- name: block
+-- Notes why no worker can take the run. Guard: the token is ours, where one is given.
+UPDATE run SET blocked_code = :code
+WHERE tenant_id = :tenant_id AND id = :run_id AND lease_token = coalesce(:token, lease_token)
+
+-- name: unblock
+-- Blocked runs may be looked at again.
+UPDATE run SET blocked_code = NULL WHERE tenant_id = :tenant_id AND blocked_code IS NOT NULL
+
+-- name: next_ready
+-- The earliest boot time at which a free run is ready.
+SELECT ready_at AS at FROM run
+WHERE tenant_id = :tenant_id AND ready_at IS NOT NULL AND blocked_code IS NULL
+    AND (lease_owner IS NULL OR lease_until <= :now)
+    AND (:agents IS NULL OR kind = 'perform' OR EXISTS (
+        SELECT 1 FROM json_each(:agents) AS known WHERE known.key = run.agent AND known.value = run.agent_version
+    ))
+ORDER BY ready_at LIMIT 1
+
+-- name: next_lease_end
+-- The earliest boot time at which a leased run with something to do becomes free.
+SELECT min(max(lease_until, coalesce(ready_at, 0.0))) AS at FROM run
+WHERE lease_owner IS NOT NULL AND lease_until > :now AND tenant_id = :tenant_id AND blocked_code IS NULL
+    AND (ready_at IS NOT NULL OR wake_at IS NOT NULL)
+    AND (:agents IS NULL OR kind = 'perform' OR EXISTS (
+        SELECT 1 FROM json_each(:agents) AS known WHERE known.key = run.agent AND known.value = run.agent_version
+    ))
+
+-- name: next_awake
+-- The earliest wall time at which a free run's question expires.
+SELECT wake_at AS at FROM run
+WHERE tenant_id = :tenant_id AND wake_at IS NOT NULL AND blocked_code IS NULL
+    AND (lease_owner IS NULL OR lease_until <= :now)
+    AND (:agents IS NULL OR kind = 'perform' OR EXISTS (
+        SELECT 1 FROM json_each(:agents) AS known WHERE known.key = run.agent AND known.value = run.agent_version
+    ))
+ORDER BY wake_at LIMIT 1
+
+-- Workers -------------------------------------------------------------------------------------------------------------
+
+-- name: worker_put
+-- A process that takes leases; written with the first lease that it takes.
+INSERT INTO worker (id, host, boot_id, pid, lock_name, started_at, created_at, updated_at)
+VALUES (:id, :host, :boot_id, :pid, :lock_name, :now, :wall, :wall)
+ON CONFLICT (id) DO NOTHING
+
+-- name: worker_owners
+-- Owners of leases whose death could be proven on this machine.
+SELECT worker.id, worker.lock_name FROM worker
+WHERE worker.host = :host AND worker.boot_id = :boot_id AND worker.dead_at IS NULL
+    AND EXISTS (SELECT 1 FROM run WHERE run.lease_owner = worker.id)
+
+-- name: worker_dead
+-- A worker's lock is free: all its processes are gone. Guard: not noted before.
+UPDATE worker SET dead_at = :now, updated_at = :wall WHERE id = :id AND dead_at IS NULL
+
+-- name: worker_leases_over
+-- The leases of a dead worker end at once.
+UPDATE run SET lease_until = min(lease_until, :now) WHERE lease_owner = :id
+
+-- name: worker_forget
+-- Dead workers that hold no lease any more; their lock files can go.
+DELETE FROM worker
+WHERE dead_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM run WHERE run.lease_owner = worker.id)
+RETURNING lock_name
+
+-- name: worker_remove
+-- A worker that stopped cleanly. Guard: it holds no lease.
+DELETE FROM worker WHERE id = :id AND NOT EXISTS (SELECT 1 FROM run WHERE run.lease_owner = :id)
+
+-- name: worker_holds_lease
+-- Whether a worker still holds a lease.
+SELECT count(*) AS count FROM run WHERE lease_owner = :id
+
+-- Reading -------------------------------------------------------------------------------------------------------------
+
+-- name: run_get
+-- One run.
+SELECT * FROM run WHERE tenant_id = :tenant_id AND id = :run_id
+
+-- name: runs_list
+-- Runs, newest first.
+SELECT * FROM run
+WHERE tenant_id = :tenant_id AND (:before IS NULL OR id < :before)
+    AND (:status IS NULL OR status = :status) AND (:agent IS NULL OR agent = :agent)
+ORDER BY id DESC LIMIT :limit
+
+-- name: run_versions
+-- The versions of some runs.
+SELECT id, version FROM run
+WHERE tenant_id = :tenant_id AND id IN (SELECT value FROM json_each(:run_ids))
+
+-- name: run_ids
+-- All runs, oldest first.
+SELECT id FROM run WHERE tenant_id = :tenant_id ORDER BY id
+
+-- name: steps_live
+-- What a run in memory has to keep of its steps: the condition of the index step_live.
+SELECT * FROM step
+WHERE tenant_id = :tenant_id AND run_id = :run_id AND (status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL)
+ORDER BY sequence
+
+-- name: attempts_live
+-- The attempts of these steps.
+SELECT attempt.* FROM step
+JOIN attempt ON attempt.tenant_id = step.tenant_id AND attempt.step_id = step.id
+WHERE step.tenant_id = :tenant_id AND step.run_id = :run_id
+    AND (step.status NOT IN ('succeeded', 'failed') OR step.look_at IS NOT NULL)
+ORDER BY step.sequence, attempt.number
+
+-- name: steps_all
+-- All steps of a run.
+SELECT * FROM step WHERE tenant_id = :tenant_id AND run_id = :run_id ORDER BY sequence
+
+-- name: attempts_all
+-- All attempts of a run.
+SELECT attempt.* FROM step
+JOIN attempt ON attempt.tenant_id = step.tenant_id AND attempt.step_id = step.id
+WHERE step.tenant_id = :tenant_id AND step.run_id = :run_id
+ORDER BY step.sequence, attempt.number
+
+-- name: step_get
+-- One step.
+SELECT * FROM step WHERE tenant_id = :tenant_id AND id = :step_id
+
+-- name: attempts_of_step
+-- Its attempts.
+SELECT * FROM attempt WHERE tenant_id = :tenant_id AND step_id = :step_id ORDER BY number
+
+-- name: step_by_operation_key
+-- The step that owns a key: the holder of a business key, else the step whose id the key ends with.
+SELECT * FROM step
+WHERE tenant_id = :tenant_id AND operation_key = :operation_key AND id = coalesce(
+    (SELECT step_id FROM operation_key WHERE tenant_id = :tenant_id AND operation_key = :operation_key), :step_id
+)
+
+-- name: step_same_action
+-- The newest step of a conversation with this identity that succeeded or may have acted.
+SELECT * FROM step
+WHERE tenant_id = :tenant_id AND conversation_id = :conversation_id AND identity_hash = :identity_hash
+    AND status IN ('succeeded', 'running', 'outcome_unknown')
+ORDER BY id DESC LIMIT 1
+
+-- name: key_owner
+-- Who holds a business key.
+SELECT run_id, step_id, input_hash FROM operation_key WHERE tenant_id = :tenant_id AND operation_key = :operation_key
+
+-- name: evidence_of_run
+-- All evidence of a run, oldest first.
+SELECT * FROM evidence WHERE tenant_id = :tenant_id AND run_id = :run_id ORDER BY arrival
+
+-- name: actions_waiting
+-- Open questions of a run.
+SELECT * FROM pending_action
+WHERE tenant_id = :tenant_id AND run_id = :run_id AND status = 'waiting' ORDER BY arrival
+
+-- name: action_approved
+-- The approval that a step runs under.
+SELECT * FROM pending_action
+WHERE tenant_id = :tenant_id AND run_id = :run_id AND id = :action_id AND status = 'approved'
+
+-- name: action_get
+-- One action, with its tool.
+SELECT pending_action.*, step.tool_name FROM pending_action
+LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.id = pending_action.step_id
+WHERE pending_action.tenant_id = :tenant_id AND pending_action.id = :action_id
+
+-- name: actions_list
+-- Actions of a tenant, oldest first.
+SELECT pending_action.*, step.tool_name FROM pending_action
+LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.id = pending_action.step_id
+WHERE pending_action.tenant_id = :tenant_id AND (:status IS NULL OR pending_action.status = :status)
+ORDER BY pending_action.arrival LIMIT :limit
+
+-- name: actions_list_waiting
+-- The inbox, oldest first.
+SELECT pending_action.*, step.tool_name FROM pending_action
+LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.id = pending_action.step_id
+WHERE pending_action.tenant_id = :tenant_id AND pending_action.status = 'waiting'
+ORDER BY pending_action.arrival LIMIT :limit
+
+-- name: actions_of_run
+-- Actions of a run, oldest first.
+SELECT pending_action.*, step.tool_name FROM pending_action
+LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.id = pending_action.step_id
+WHERE pending_action.tenant_id = :tenant_id AND pending_action.run_id = :run_id
+    AND (:status IS NULL OR pending_action.status = :status)
+ORDER BY pending_action.arrival LIMIT :limit
+
+-- name: events_after
+-- Events of a run in order.
+SELECT * FROM event
+WHERE tenant_id = :tenant_id AND run_id = :run_id AND sequence > :after ORDER BY sequence LIMIT :limit
+
+-- name: messages_placed
+-- The conversation in order.
+SELECT * FROM message
+WHERE tenant_id = :tenant_id AND conversation_id = :conversation_id AND position > :after ORDER BY position
+
+-- name: messages_queued
+-- What waits for a place, in the order of arrival.
+SELECT * FROM message
+WHERE tenant_id = :tenant_id AND conversation_id = :conversation_id AND position IS NULL ORDER BY arrival
+
+-- name: blob_get
+-- Bytes by content.
+SELECT data FROM blob WHERE tenant_id = :tenant_id AND ref = :ref
+
+-- Upkeep --------------------------------------------------------------------------------------------------------------
+
+-- name: quick_check
+-- What SQLite finds damaged, at most 100 lines; 'ok' if nothing.
+PRAGMA quick_check
+
+-- name: orphans
+-- Rows without the row that they belong to, and runs whose events are not all there.
+SELECT 'step ' || id || ' has no run' AS finding FROM step
+WHERE NOT EXISTS (SELECT 1 FROM run WHERE run.tenant_id = step.tenant_id AND run.id = step.run_id)
+UNION ALL
+SELECT 'attempt ' || number || ' of ' || step_id || ' has no step' FROM attempt
+WHERE NOT EXISTS (SELECT 1 FROM step WHERE step.tenant_id = attempt.tenant_id AND step.id = attempt.step_id)
+UNION ALL
+SELECT 'step ' || id || ' lacks attempts' FROM step
+WHERE attempt <> (SELECT count(*) FROM attempt WHERE attempt.tenant_id = step.tenant_id AND attempt.step_id = step.id)
+UNION ALL
+SELECT 'action ' || id || ' has no run' FROM pending_action
+WHERE NOT EXISTS (SELECT 1 FROM run WHERE run.tenant_id = pending_action.tenant_id AND run.id = pending_action.run_id)
+UNION ALL
+SELECT 'message ' || id || ' has no conversation' FROM message
+WHERE NOT EXISTS (
+    SELECT 1 FROM conversation
+    WHERE conversation.tenant_id = message.tenant_id AND conversation.id = message.conversation_id
+)
+UNION ALL
+SELECT 'run ' || id || ' lacks events' FROM run
+WHERE event_sequence <> (SELECT count(*) FROM event WHERE event.tenant_id = run.tenant_id AND event.run_id = run.id)
+UNION ALL
+SELECT 'event ' || sequence || ' of ' || run_id || ' has no run' FROM event
+WHERE NOT EXISTS (SELECT 1 FROM run WHERE run.tenant_id = event.tenant_id AND run.id = event.run_id)
+LIMIT 1000
+
+-- name: prunable_runs
+-- Terminal runs that are old enough and that no open question and no look needs.
+SELECT id, conversation_id FROM run
+WHERE tenant_id = :tenant_id AND status IN ('completed', 'failed', 'cancelled') AND updated_at < :ended_before
+    AND NOT EXISTS (
+        SELECT 1 FROM step
+        WHERE step.tenant_id = run.tenant_id AND step.run_id = run.id
+            AND (step.status NOT IN ('succeeded', 'failed') OR step.look_at IS NOT NULL)
+            AND NOT (step.status = 'outcome_unknown' AND step.resolution IS 'given_up' AND step.look_at IS NULL)
+    )
+    AND NOT EXISTS (
+        SELECT 1 FROM pending_action
+        WHERE pending_action.tenant_id = run.tenant_id AND pending_action.run_id = run.id
+            AND pending_action.status = 'waiting'
+    )
+ORDER BY id LIMIT :limit
+
+-- name: prune_attempts
+-- The attempts of a run; before its steps.
+DELETE FROM attempt WHERE tenant_id = :tenant_id AND step_id IN (
+    SELECT id FROM step WHERE step.tenant_id = :tenant_id AND step.run_id = :run_id
+)
+
+-- name: prune_keys
+-- The business keys that its steps hold.
+DELETE FROM operation_key WHERE tenant_id = :tenant_id AND step_id IN (
+    SELECT id FROM step WHERE step.tenant_id = :tenant_id AND step.run_id = :run_id
+)
+
+-- name: prune_steps
+-- Its steps.
+DELETE FROM step WHERE tenant_id = :tenant_id AND run_id = :run_id
+
+-- name: prune_actions
+-- Its actions.
+DELETE FROM pending_action WHERE tenant_id = :tenant_id AND run_id = :run_id
+
+-- name: prune_evidence
+-- Its evidence.
+DELETE FROM evidence WHERE tenant_id = :tenant_id AND run_id = :run_id
+
+-- name: prune_checkpoints
+-- Its checkpoint.
+DELETE FROM checkpoint WHERE tenant_id = :tenant_id AND run_id = :run_id
+
+-- name: prune_events
+-- Its events.
+DELETE FROM event WHERE tenant_id = :tenant_id AND run_id = :run_id
+
+-- name: prune_run
+-- The run.
+DELETE FROM run WHERE tenant_id = :tenant_id AND id = :run_id
+
+-- name: prune_messages
+-- The messages of old conversations without runs; before the conversations.
+DELETE FROM message WHERE tenant_id = :tenant_id AND conversation_id IN (
+    SELECT id FROM conversation
+    WHERE conversation.tenant_id = :tenant_id AND conversation.updated_at < :ended_before
+        AND conversation.id NOT IN (SELECT run.conversation_id FROM run WHERE run.tenant_id = :tenant_id)
+)
+
+-- name: prune_conversations
+-- Old conversations without runs.
+DELETE FROM conversation
+WHERE tenant_id = :tenant_id AND updated_at < :ended_before
+    AND id NOT IN (SELECT run.conversation_id FROM run WHERE run.tenant_id = :tenant_id)
+
+-- name: prune_run_blobs
+-- Blobs of runs that are gone, unless a step that is left sends them.
+DELETE FROM blob
+WHERE tenant_id = :tenant_id AND run_id IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM run WHERE run.tenant_id = blob.tenant_id AND run.id = blob.run_id)
+    AND ref NOT IN (SELECT input_ref FROM step WHERE step.tenant_id = :tenant_id AND input_ref IS NOT NULL)
+
+-- name: prune_request_blobs
+-- Requests and transient blobs that are old enough, unless a step needs them that is open, in doubt, to be looked up
+-- again, asked about, or changed since.
+DELETE FROM blob
+WHERE tenant_id = :tenant_id AND retention IN ('request', 'transient') AND updated_at < :blobs_before
+    AND ref NOT IN (
+        SELECT input_ref FROM step
+        WHERE step.tenant_id = :tenant_id AND input_ref IS NOT NULL AND (
+            status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL OR step.updated_at >= :blobs_before
+            OR EXISTS (
+                SELECT 1 FROM pending_action
+                WHERE pending_action.tenant_id = step.tenant_id AND pending_action.run_id = step.run_id
+                    AND pending_action.status = 'waiting' AND pending_action.step_id = step.id
+            )
+        )
+    )
+
+-- name: incremental_vacuum
+-- Gives free pages back to the file system.
+PRAGMA incremental_vacuum

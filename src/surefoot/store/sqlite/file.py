@@ -1,0 +1,290 @@
+"""One SQLite connection: settings, named queries, transactions, and the database's errors as ours.
+
+The file itself is never opened by other means than SQLite: closing any descriptor of it would drop, in POSIX, all locks
+that this process has on it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import struct
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import msgspec
+
+from surefoot.doors import Hook
+from surefoot.errors import StoreUnavailable, StoreUnsupported, Unreadable
+from surefoot.store.migrate import Applied, Migration, pending
+from surefoot.store.sqlfile import queries
+
+APPLICATION_ID = 1_937_073_766
+
+Row = Mapping[str, object]
+Params = Mapping[str, object] | Sequence[object]
+
+_SETTINGS = (
+    "pragma_busy_timeout",
+    "pragma_synchronous",
+    "pragma_wal_autocheckpoint",
+    "pragma_cache_size",
+    "pragma_cell_size_check",
+    "pragma_trusted_schema",
+    "pragma_secure_delete",
+)
+_MACOS_SETTINGS = ("pragma_fullfsync", "pragma_checkpoint_fullfsync")
+_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
+_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_WAL_HEADER = struct.Struct(">IIIIII")
+_FRAME_HEADER_BYTES = 24
+
+
+class Busy(Exception):
+    """Another process has the lock just now. Nothing happened; try again after a pause."""
+
+
+class NotCommitted(Exception):
+    """COMMIT failed. `certain` says that nothing of the transaction can come back."""
+
+    def __init__(self, message: str, certain: bool) -> None:
+        super().__init__(message)
+        self.certain = certain
+
+
+class SqliteFile:
+    """A connection to one file. Synchronous; raises Busy and StoreError, and sqlite3.IntegrityError as it is."""
+
+    def __init__(self, path: str, hook: Hook) -> None:
+        self.path = path
+        self._hook = hook
+        self._sql = queries("sqlite")
+        self._connection: sqlite3.Connection | None = None
+
+    # Opening
+
+    def open(self, migrations: tuple[Migration, ...], wall: Callable[[], float]) -> None:
+        """Connect, choose WAL and bring the schema up to date. Raises Busy: call again, each part is done once.
+
+        Raises StoreUnsupported for a file that is not ours or newer, StoreUnavailable, Unreadable.
+        """
+        if self._connection is None:
+            self._connection = self._connect()
+        for name in _SETTINGS + (_MACOS_SETTINGS if sys.platform == "darwin" else ()):
+            self.run(name)
+        self._check_owner()
+        self._use_wal()
+        self._migrate(migrations, wall)
+
+    def _connect(self) -> sqlite3.Connection:
+        folder = os.path.dirname(self.path)
+        if not os.path.isdir(folder):
+            raise StoreUnavailable(f"{self.path}: there is no directory {folder}. Create it")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise StoreUnavailable(f"{self.path}: the directory {folder} cannot be written. Change its permissions")
+        try:
+            connection = sqlite3.connect(self.path, timeout=0.01, isolation_level=None, cached_statements=256)
+        except sqlite3.Error as error:
+            raise self._translate(error) from error
+        connection.row_factory = _named
+        return connection
+
+    def _check_owner(self) -> None:
+        mark = self.value("pragma_application_id")
+        if mark == APPLICATION_ID:
+            return
+        if mark != 0 or self.value("count_tables") != 0:
+            raise StoreUnsupported(
+                f"{self.path} is an SQLite file of another program. Choose another path: surefoot needs its own file"
+            )
+
+    def _use_wal(self) -> None:
+        self.run("pragma_auto_vacuum")
+        mode = self.value("pragma_journal_mode")
+        if mode != "wal":
+            raise StoreUnsupported(
+                f"{self.path} cannot be switched to WAL (its mode stays {mode}). Use a local disk with shared memory"
+            )
+
+    def _migrate(self, migrations: tuple[Migration, ...], wall: Callable[[], float]) -> None:
+        if not self._missing(migrations):
+            return
+        with self.writing():
+            # Another process may have been first while this one waited for the lock.
+            missing = self._missing(migrations)
+            if not missing:
+                return
+            self.run("pragma_set_application_id")
+            self.run("create_schema_migration")
+            for migration in missing:
+                for statement in statements(migration.sql):
+                    self._execute(statement, ())
+                self.run("schema_migration_put", {**msgspec.structs.asdict(migration), "wall": wall()})
+
+    def _missing(self, migrations: tuple[Migration, ...]) -> tuple[Migration, ...]:
+        applied: list[Applied] = []
+        if self.value("has_schema_migration"):
+            applied = [msgspec.convert(row, Applied) for row in self.all("schema_migrations")]
+        return pending(migrations, applied, self.path)
+
+    def close(self) -> None:
+        """Close the connection; the last one to close copies the log into the file."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                connection.close()
+            except sqlite3.Error as error:
+                raise self._translate(error) from error
+
+    # Statements
+
+    def run(self, name: str, params: Params = ()) -> int:
+        """Execute a query; the number of changed rows."""
+        cursor = self._execute(self._sql[name], params)
+        count = cursor.rowcount
+        cursor.close()
+        return count
+
+    def many(self, name: str, rows: Sequence[Sequence[object]]) -> int:
+        """Execute a query once for each row; the number of changed rows in all."""
+        try:
+            return self._open().executemany(self._sql[name], rows).rowcount
+        except sqlite3.IntegrityError:
+            raise
+        except sqlite3.Error as error:
+            raise self._translate(error) from error
+
+    def all(self, name: str, params: Params = ()) -> list[Row]:
+        """All rows."""
+        try:
+            rows: list[Row] = self._execute(self._sql[name], params).fetchall()
+        except sqlite3.Error as error:
+            raise self._translate(error) from error
+        return rows
+
+    def one(self, name: str, params: Params = ()) -> Row | None:
+        """The only row, or None."""
+        rows = self.all(name, params)
+        return rows[0] if rows else None
+
+    def value(self, name: str, params: Params = ()) -> object:
+        """The first column of the first row, or None if there is no row."""
+        row = self.one(name, params)
+        return next(iter(row.values())) if row else None
+
+    def _execute(self, sql: str, params: Params) -> sqlite3.Cursor:
+        try:
+            return self._open().execute(sql, params)
+        except sqlite3.IntegrityError:
+            raise
+        except sqlite3.Error as error:
+            raise self._translate(error) from error
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise StoreUnavailable(f"{self.path} is closed. Open the store again")
+        return self._connection
+
+    # Transactions
+
+    def begin(self) -> None:
+        """Take the write lock. Raises Busy."""
+        self.run("begin")
+
+    def commit(self) -> None:
+        """Make it durable. Raises NotCommitted; the transaction is over in any case."""
+        try:
+            self._open().execute(self._sql["commit"])
+        except sqlite3.Error as error:
+            inside = self._open().in_transaction
+            self.rollback()
+            # A write that failed left no whole commit frame; after a failed sync a power cut may bring the frame back.
+            code = getattr(error, "sqlite_errorcode", 0)
+            certain = inside or code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_WRITE
+            raise NotCommitted(f"{self.path}: {error}", certain) from error
+
+    def rollback(self) -> None:
+        """Forget the transaction, if there still is one."""
+        connection = self._open()
+        if connection.in_transaction:
+            try:
+                connection.execute(self._sql["rollback"])
+            except sqlite3.Error as error:
+                raise self._translate(error) from error
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """A transaction of its own, for opening. Raises StoreUnavailable if it was not committed."""
+        self.begin()
+        try:
+            yield
+            self._hook("commit", "before")
+            self.commit()
+        except NotCommitted as error:
+            raise StoreUnavailable(f"{error}. Nothing was written; try again") from error
+        except BaseException:
+            self.rollback()
+            raise
+        self._hook("commit", "after")
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """One state of the file for several reads."""
+        self.run("begin_read")
+        try:
+            yield
+        finally:
+            self.rollback()
+
+    def changes(self) -> int:
+        """How many rows this connection has changed so far."""
+        return self._open().total_changes
+
+    def _translate(self, error: sqlite3.Error) -> Exception:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in _BUSY:
+            return Busy(str(error))
+        if code in _DAMAGED or "Could not decode to UTF-8" in str(error):
+            return Unreadable(
+                f"{self.path} is damaged: {error}. Stop all workers, copy the file aside, and run `surefoot doctor`"
+            )
+        if isinstance(error, (sqlite3.ProgrammingError, sqlite3.InterfaceError, sqlite3.DataError)):
+            return ValueError(f"the store cannot take this value: {error}")
+        return StoreUnavailable(f"{self.path}: {error}. Nothing was written; check the disk and its free space")
+
+
+def statements(script: str) -> Iterator[str]:
+    """The single statements of a script: `executescript` would commit first."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def wal_frames(path: str) -> int:
+    """How many frames the log of the database at `path` holds; 0 if there is none.
+
+    The log is used again from its start and not shortened, so its length says little: frames of the present round carry
+    the salts of its header, and stand before all older ones.
+    """
+    try:
+        with open(path + "-wal", "rb") as file:
+            head = file.read(32)
+            if len(head) < 32:
+                return 0
+            page = _WAL_HEADER.unpack_from(head)[2] + _FRAME_HEADER_BYTES
+            low, high = 0, (os.fstat(file.fileno()).st_size - 32) // page
+            while low < high:
+                middle = (low + high) // 2
+                frame = os.pread(file.fileno(), 16, 32 + middle * page)
+                low, high = (middle + 1, high) if frame[8:16] == head[16:24] else (low, middle)
+            return low
+    except OSError:
+        return 0
+
+
+def _named(cursor: sqlite3.Cursor, row: tuple[object, ...]) -> Row:
+    return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}

@@ -1,0 +1,155 @@
+"""From rows to records. Each function raises Unreadable; no value that cannot be read becomes None."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from surefoot.core import codec
+from surefoot.core.evolve import Recorded
+from surefoot.core.state import Action, Attempt, Instant, Limits, Rules, Run, Step
+from surefoot.errors import Unreadable
+from surefoot.store import port
+from surefoot.store.lock import worker_of
+
+Row = Mapping[str, object]
+
+
+def read_run(row: Row, steps: Sequence[Step], actions: Sequence[Action]) -> Run:
+    """A run with the steps and actions that were read with it."""
+    what = f"run {row['id']}"
+    run = codec.convert(
+        {
+            **row,
+            "started": _instant(row, "started_mono", "started_wall", what),
+            "limits": codec.decode_struct(_str(row, "limits", what), Limits, what),
+            "queued": codec.decode_value(_str(row, "queued", what), tuple[str, ...], what),
+        },
+        Run,
+        what,
+    )
+    return replace(run, steps={step.id: step for step in steps}, actions={action.id: action for action in actions})
+
+
+def read_run_row(row: Row, run: Run) -> port.RunRow:
+    """A run for listing."""
+    what = f"run {run.id}"
+    owner = row["lease_owner"]
+    fields = {
+        **row,
+        "run": run,
+        "result": _json(row, "result", what),
+        "metadata": _json(row, "metadata", what),
+        "lease_owner": worker_of(owner) if isinstance(owner, str) else None,
+    }
+    return codec.convert(fields, port.RunRow, what)
+
+
+def read_attempts(rows: Iterable[Row]) -> dict[str, list[Attempt]]:
+    """Attempts by step id, in order."""
+    found: dict[str, list[Attempt]] = {}
+    for row in rows:
+        found.setdefault(str(row["step_id"]), []).append(read_attempt(row))
+    return found
+
+
+def read_attempt(row: Row) -> Attempt:
+    """One attempt."""
+    what = f"attempt {row['number']} of {row['step_id']}"
+    fields = {
+        **row,
+        "started": _instant(row, "started_at", "started_wall", what),
+        "ended": row["ended_at"],
+        "end": row["ended_as"],
+        "absent": _flag(row, "absent", what),
+    }
+    return codec.convert(fields, Attempt, what)
+
+
+def read_step(row: Row, attempts: Sequence[Attempt]) -> Step:
+    """One step. A step whose attempts are not all there is unreadable: nothing may be sent on it."""
+    what = f"step {row['id']}"
+    if row["attempt"] != (attempts[-1].number if attempts else 0):
+        raise Unreadable(f"{what} lacks attempts. Nothing is executed on it; run `surefoot doctor`")
+    fields = {
+        **row,
+        "rules": codec.decode_struct(_str(row, "rules", what), Rules, what),
+        "receipts": codec.decode_value(_str(row, "receipts", what), tuple[str, ...], what),
+        "person_absent": _flag(row, "person_absent", what),
+        "answered": _flag(row, "answered", what),
+        "attempts": tuple(attempts),
+    }
+    return codec.convert(fields, Step, what)
+
+
+def read_step_row(row: Row, attempts: Sequence[Attempt]) -> port.StepRow:
+    """One step with its views."""
+    step = read_step(row, attempts)
+    what = f"step {step.id}"
+    views = {"safe_input": _json(row, "safe_input", what), "safe_output": _json(row, "safe_output", what)}
+    return codec.convert({**row, **views, "step": step}, port.StepRow, what)
+
+
+def read_action(row: Row) -> Action:
+    """One action."""
+    return codec.convert({**row, "expires_wall": row["expires_at"]}, Action, f"action {row['id']}")
+
+
+def read_action_row(row: Row) -> port.ActionRow:
+    """One action with what the person is shown."""
+    what = f"action {row['id']}"
+    shown = {name: _json(row, name, what) for name in ("arguments", "preview", "answer")}
+    return codec.convert({**row, **shown, "action": read_action(row)}, port.ActionRow, what)
+
+
+def read_evidence(row: Row) -> port.EvidenceRow:
+    """One row of evidence."""
+    what = f"evidence {row['arrival']}"
+    return codec.convert({**row, "detail": _json(row, "detail", what)}, port.EvidenceRow, what)
+
+
+def read_key_owner(row: Row) -> port.KeyOwner:
+    """Who holds a business key."""
+    return codec.convert(row, port.KeyOwner, "operation key")
+
+
+def read_message(row: Row) -> port.MessageRow:
+    """One message."""
+    what = f"message {row['id']}"
+    return codec.convert({**row, "body": _json(row, "body", what)}, port.MessageRow, what)
+
+
+def read_event(row: Row) -> Recorded:
+    """One event. Raises Unreadable for a type or format that this version does not know."""
+    what = f"event {row['sequence']} of {row['run_id']}"
+    written = row["format"]
+    try:
+        event = codec.decode_event(
+            str(row["type"]), _str(row, "data", what), written if isinstance(written, int) else 0
+        )
+    except Unreadable as error:
+        raise Unreadable(f"{what}: {error}") from error
+    return codec.convert({**row, "at": _instant(row, "at_mono", "created_at", what), "event": event}, Recorded, what)
+
+
+def _instant(row: Row, mono: str, wall: str, what: str) -> Instant:
+    return codec.convert({"mono": row[mono], "wall": row[wall]}, Instant, what)
+
+
+def _str(row: Row, name: str, what: str) -> str:
+    value = row[name]
+    if not isinstance(value, str):
+        raise Unreadable(f"{what}: {name} is no text. Nothing is executed on it; run `surefoot doctor`")
+    return value
+
+
+def _json(row: Row, name: str, what: str) -> bytes | None:
+    return None if row[name] is None else codec.json_text(_str(row, name, what), f"{name} of {what}")
+
+
+def _flag(row: Row, name: str, what: str) -> bool:
+    value = row[name]
+    if value not in (0, 1):
+        raise Unreadable(f"{what}: {name} is neither 0 nor 1. Nothing is executed on it; run `surefoot doctor`")
+    return value == 1

@@ -1,0 +1,329 @@
+"""From decisions to rows: a query's name with the values that it binds, in its order. Decides nothing, does no I/O.
+
+Enumerations and flags are bound as plain text and numbers: sqlite3 looks for adapters of any other type, which is slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+
+import msgspec
+
+from surefoot.core import codec
+from surefoot.core import events as ev
+from surefoot.core.state import (
+    Action,
+    Attempt,
+    AttemptEnd,
+    Instant,
+    Limits,
+    Resolution,
+    Rules,
+    Run,
+    Step,
+    last_committed_sequence,
+    wake_times,
+)
+from surefoot.errors import InvalidInput
+from surefoot.store import port
+
+Values = tuple[object, ...]
+
+FLUSH_ORDER = (
+    "run_state", "run_result", "run_release", "conversation_insert", "conversation_position", "step_insert",
+    "step_update", "step_view", "attempt_insert", "attempt_update", "action_insert", "action_update", "message_insert",
+    "evidence_insert", "blob_put", "event_insert",
+)  # fmt: skip
+"""The queries that may wait until all guards of a batch were checked, and the order in which they then run."""
+
+
+class Written(msgspec.Struct):
+    """What one decision writes: rows that may wait, and writes that may be refused and so are made with the guard."""
+
+    rows: dict[str, list[Values]]
+    keys: list[Values]
+    """For operation_key_claim."""
+    places: list[Values]
+    """For message_place."""
+
+
+class _Payloads:
+    """The payloads of a decision, by what they belong to."""
+
+    def __init__(self, payloads: Iterable[port.Payload]) -> None:
+        self.bodies: dict[str, port.MessageBody] = {}
+        self.views: dict[str, port.StepView] = {}
+        self.shown: dict[str, port.ActionView] = {}
+        self.answers: dict[str, port.ActionAnswer] = {}
+        self.blobs: list[port.BlobPut] = []
+        self.evidence: list[port.EvidenceDetail] = []
+        self.keys: list[port.ClaimKey] = []
+        self.result: port.RunResult | None = None
+        for payload in payloads:
+            self._add(payload)
+
+    def _add(self, payload: port.Payload) -> None:
+        match payload:
+            case port.MessageBody():
+                self.bodies[payload.message_id] = payload
+            case port.BlobPut():
+                self.blobs.append(payload)
+            case port.StepView():
+                self.views[payload.step_id] = _merged(self.views.get(payload.step_id), payload)
+            case port.ActionView():
+                self.shown[payload.action_id] = payload
+            case port.ActionAnswer():
+                self.answers[payload.action_id] = payload
+            case port.EvidenceDetail():
+                self.evidence.append(payload)
+            case port.RunResult():
+                self.result = payload
+            case port.ClaimKey():
+                self.keys.append(payload)
+
+
+def _merged(first: port.StepView | None, then: port.StepView) -> port.StepView:
+    if first is None:
+        return then
+    return port.StepView(
+        then.step_id,
+        first.safe_input if then.safe_input is None else then.safe_input,
+        first.safe_output if then.safe_output is None else then.safe_output,
+    )
+
+
+class _Builder:
+    """Collects the rows of one decision."""
+
+    def __init__(self, run: Run, at: Instant) -> None:
+        self.run = run
+        self.at = at
+        self.written = Written({}, [], [])
+
+    def add(self, query: str, *values: object) -> None:
+        self.written.rows.setdefault(query, []).append(values)
+
+    def steps(self, before: Mapping[str, Step], payloads: _Payloads) -> None:
+        for step in self.run.steps.values():
+            old = before.get(step.id)
+            if step is not old:
+                self._step(step, old, payloads.views.pop(step.id, None))
+        for view in payloads.views.values():
+            self.add(
+                "step_view",
+                _text(view.safe_input),
+                _text(view.safe_output),
+                self.at.wall,
+                self.run.tenant_id,
+                view.step_id,
+            )
+
+    def _step(self, step: Step, old: Step | None, view: port.StepView | None) -> None:
+        changing = _step_values(step, view, self.at.wall)
+        if old is None:
+            run = self.run
+            self.add(
+                "step_insert", *changing, run.tenant_id, step.id, run.id, run.conversation_id, step.sequence,
+                step.type.value, step.identity_hash, self.at.wall,
+            )  # fmt: skip
+        else:
+            self.add("step_update", *changing, self.run.tenant_id, step.id)
+        self._attempts(step, old.attempts if old is not None else ())
+
+    def _attempts(self, step: Step, old: tuple[Attempt, ...]) -> None:
+        if step.attempts is old:
+            return
+        for place, attempt in enumerate(step.attempts):
+            if place >= len(old):
+                values = (*_attempt_values(attempt, self.at.wall), self.run.tenant_id, step.id, attempt.number)
+                self.add("attempt_insert", *values, self.at.wall)
+            elif attempt is not old[place]:
+                values = (*_attempt_values(attempt, self.at.wall), self.run.tenant_id, step.id, attempt.number)
+                self.add("attempt_update", *values)
+
+    def actions(self, before: Mapping[str, Action], payloads: _Payloads) -> None:
+        for action in self.run.actions.values():
+            old = before.get(action.id)
+            if action is not old:
+                self._action(action, old, payloads)
+
+    def _action(self, action: Action, old: Action | None, payloads: _Payloads) -> None:
+        answer = payloads.answers.get(action.id)
+        decided = self.at.wall if action.decision is not None else None
+        changing = (
+            action.status.value, action.why, action.expires_wall, action.decision, action.decided_by, decided,
+            action.decision_key, answer.reason if answer else None, _text(answer.answer) if answer else None,
+            self.at.wall,
+        )  # fmt: skip
+        if old is not None:
+            self.add("action_update", *changing, self.run.tenant_id, action.id)
+            return
+        shown = payloads.shown.get(action.id)
+        self.add(
+            "action_insert", *changing, self.run.tenant_id, action.id, self.run.id, action.step_id, action.kind.value,
+            action.input_hash, action.permission, _text(shown.arguments) if shown else "null",
+            _text(shown.preview) if shown else "null", self.at.wall,
+        )  # fmt: skip
+
+    def messages(self, events: Sequence[ev.AnyEvent], bodies: Mapping[str, port.MessageBody]) -> None:
+        last: dict[str, ev.MessageQueued | ev.MessageAppended] = {
+            event.message_id: event for event in events if isinstance(event, (ev.MessageQueued, ev.MessageAppended))
+        }
+        if bodies.keys() - last.keys():
+            raise InvalidInput("a message's body came without its event: append both together")
+        for event in last.values():
+            self._message(event, bodies.get(event.message_id))
+
+    def _message(self, event: ev.MessageQueued | ev.MessageAppended, body: port.MessageBody | None) -> None:
+        run, wall = self.run, self.at.wall
+        position, step_id, call_id = None, None, None
+        if isinstance(event, ev.MessageAppended):
+            position, step_id, call_id = event.position, event.step_id, event.call_id
+        if body is not None:
+            self.add(
+                "message_insert", run.tenant_id, event.message_id, run.conversation_id, run.id, step_id, call_id,
+                position, event.role, _text(body.body), wall, wall,
+            )  # fmt: skip
+        elif position is not None:
+            placed = (position, run.id, step_id, call_id, wall, run.tenant_id, event.message_id, run.conversation_id)
+            self.written.places.append(placed)
+        else:
+            raise InvalidInput(f"message {event.message_id} is queued without its body: append both together")
+
+    def events(self, events: Sequence[ev.AnyEvent]) -> None:
+        run, at = self.run, self.at
+        first = run.event_sequence - len(events)
+        for number, event in enumerate(events, first + 1):
+            self.add(
+                "event_insert", run.tenant_id, run.id, number, run.version, codec.event_type(event),
+                getattr(event, "step_id", None), at.mono, codec.FORMAT, codec.encode_event(event), at.wall,
+            )  # fmt: skip
+
+    def others(self, payloads: _Payloads) -> None:
+        run, wall = self.run, self.at.wall
+        for blob in payloads.blobs:
+            self.add("blob_put", run.tenant_id, blob.ref, blob.data, blob.retention, run.id, wall, wall)
+        for line in payloads.evidence:
+            self.add(
+                "evidence_insert", run.tenant_id, run.id, line.step_id, line.attempt, line.verdict, line.source,
+                line.reason, line.resource_id, line.resource_url, _text(line.detail), wall,
+            )  # fmt: skip
+        for key in payloads.keys:
+            self.written.keys.append(
+                (run.tenant_id, key.operation_key, run.id, key.step_id, key.input_hash, wall, wall)
+            )
+        if payloads.result is not None:
+            self.add("run_result", _text(payloads.result.result), run.tenant_id, run.id)
+
+
+def append_rows(append: port.Append) -> Written:
+    """The rows of an append, beside its guard. Raises InvalidInput for a text that is not UTF-8 or lacks its event."""
+    before, after = append.before, append.after
+    build = _Builder(after, append.at)
+    state = _state(after)
+    if state != _state(before):
+        build.add("run_state", *state, after.tenant_id, after.id)
+    if append.release:
+        build.add("run_release", after.tenant_id, after.id)
+    if after.ended:
+        build.add("conversation_position", after.next_position, append.at.wall, after.tenant_id, after.conversation_id)
+    return _filled(build, before, append.events, append.payloads)
+
+
+def create_rows(create: port.Create) -> Written:
+    """The rows of a new run, beside the run's own. Raises InvalidInput as `append_rows` does."""
+    after, wall = create.after, create.at.wall
+    build = _Builder(after, create.at)
+    if create.new_conversation:
+        build.add("conversation_insert", after.tenant_id, after.conversation_id, after.next_position, wall, wall)
+    elif after.ended:
+        build.add("conversation_position", after.next_position, wall, after.tenant_id, after.conversation_id)
+    return _filled(build, None, create.events, create.payloads)
+
+
+def _filled(
+    build: _Builder, before: Run | None, events: Sequence[ev.AnyEvent], given: Iterable[port.Payload]
+) -> Written:
+    expected = (before.event_sequence if before is not None else 0) + len(events)
+    assert build.run.event_sequence == expected, "`after` is `before` evolved by `events`"
+    payloads = _Payloads(given)
+    try:
+        build.steps(before.steps if before is not None else {}, payloads)
+        build.actions(before.actions if before is not None else {}, payloads)
+        build.messages(events, payloads.bodies)
+        build.others(payloads)
+        build.events(events)
+    except UnicodeError as error:
+        raise InvalidInput(f"a text is not valid UTF-8: {error}. Clean it before it is stored") from error
+    return build.written
+
+
+def guard_values(append: port.Append, now: Instant) -> Values:
+    """What append_guard binds; `now` is read in the transaction."""
+    after = append.after
+    return (
+        after.version, after.event_sequence, after.step_count, after.next_position, after.turns, _queued(after.queued),
+        last_committed_sequence(after), append.at.wall, after.tenant_id, after.id, append.before.version, append.token,
+        now.mono if append.needs_lease else -1e308, int(append.needs_lease), append.wall_before, now.wall,
+    )  # fmt: skip
+
+
+def run_values(create: port.Create, owner: str | None, now: Instant) -> Values:
+    """What run_insert binds; the run is born leased to `owner`."""
+    run = create.after
+    status, error_code, ready_at, wake_at, version, limits = _state(run)
+    token, until = (1, now.mono + create.lease_s) if owner is not None else (0, 0.0)
+    return (
+        run.tenant_id, run.id, run.conversation_id, run.agent, version, run.kind, status, run.version,
+        run.event_sequence, run.step_count, run.next_position, run.turns, last_committed_sequence(run),
+        run.started.mono, run.started.wall, limits, _queued(run.queued), error_code, ready_at, wake_at, owner, token,
+        until, create.start_key, create.start_hash, create.created_by, _text(create.metadata), create.at.wall,
+        create.at.wall,
+    )  # fmt: skip
+
+
+def _state(run: Run) -> Values:
+    ready_at, wake_at = wake_times(run)
+    return (run.status.value, run.error_code, ready_at, wake_at, run.agent_version, _limits(run.limits))
+
+
+def _step_values(step: Step, view: port.StepView | None, wall: float) -> Values:
+    return (
+        step.status.value, _rules(step.rules), step.tool_name, step.tool_version, step.call_id, step.position,
+        step.operation_key, step.input_hash, step.input_ref, step.target, step.credential, step.account,
+        step.owner_step_id, step.action_id, step.external_resource_id, step.resource_url, _word(step.resolution),
+        step.error_code, step.attempt, step.not_before, step.doubt_since, step.look_at, step.looks, step.sweep,
+        int(step.person_absent), int(step.answered), codec.encode_value(step.receipts) if step.receipts else "[]",
+        _text(view.safe_input) if view else None, _text(view.safe_output) if view else None, wall,
+    )  # fmt: skip
+
+
+def _attempt_values(attempt: Attempt, wall: float) -> Values:
+    return (
+        attempt.token, attempt.account, attempt.key_id, attempt.started.mono, attempt.started.wall,
+        attempt.first_byte_before, attempt.last_byte_before, attempt.ended, _word(attempt.end), attempt.code,
+        int(attempt.absent), wall,
+    )  # fmt: skip
+
+
+def _word(member: AttemptEnd | Resolution | None) -> str | None:
+    return None if member is None else member.value
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode()
+
+
+def _queued(ids: tuple[str, ...]) -> str:
+    return codec.encode_value(ids) if ids else "[]"
+
+
+@lru_cache(maxsize=256)
+def _rules(rules: Rules) -> str:
+    return codec.encode_value(rules)
+
+
+@lru_cache(maxsize=256)
+def _limits(limits: Limits) -> str:
+    return codec.encode_value(limits)

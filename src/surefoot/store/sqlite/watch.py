@@ -1,0 +1,102 @@
+"""Waiting for commits: this process's own at once, those of others by polling."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from surefoot.doors import Clock
+from surefoot.errors import StoreError
+from surefoot.store.sqlite.file import Busy
+
+POLL_SECONDS = 0.05
+"""Others are noticed within 100 ms: one pause, one look."""
+
+
+class Watch:
+    """Two counters that grow with commits: `count` with all, `foreign` with those of others.
+
+    `look` says whether another connection has committed since it was last asked.
+    """
+
+    def __init__(self, clock: Clock, look: Callable[[], bool]) -> None:
+        self.count = 0
+        self.foreign = 0
+        self._clock = clock
+        self._look = look
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._foreign_waiters: set[asyncio.Future[None]] = set()
+        self._poller: asyncio.Task[None] | None = None
+
+    def bump(self) -> None:
+        """This process has committed."""
+        self.count += 1
+        _wake(self._waiters)
+
+    def bump_foreign(self) -> None:
+        """Something of another process was noticed."""
+        self.foreign += 1
+        _wake(self._foreign_waiters)
+        self.bump()
+
+    async def changed(self, since: int, timeout_s: float) -> int:
+        """Wait until `count` is above `since` or the time is over."""
+        self._look_now()
+        if self.count <= since:
+            await self._wait(self._waiters, timeout_s)
+        return self.count
+
+    async def foreign_changed(self, since: int, timeout_s: float) -> int:
+        """Wait until `foreign` is above `since` or the time is over."""
+        self._look_now()
+        if self.foreign <= since:
+            await self._wait(self._foreign_waiters, timeout_s)
+        return self.foreign
+
+    async def _wait(self, waiters: set[asyncio.Future[None]], timeout_s: float) -> None:
+        if timeout_s <= 0:
+            return
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        waiters.add(waiter)
+        if self._poller is None or self._poller.done():
+            self._poller = loop.create_task(self._poll())
+        timer = loop.create_task(self._sleep(timeout_s))
+        try:
+            await asyncio.wait({waiter, timer}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiters.discard(waiter)
+            timer.cancel()
+
+    def stop(self) -> None:
+        """Nobody waits any longer."""
+        if self._poller is not None:
+            self._poller.cancel()
+        _wake(self._waiters | self._foreign_waiters)
+
+    async def _poll(self) -> None:
+        while self._waiters or self._foreign_waiters:
+            try:
+                await self._clock.sleep(POLL_SECONDS)
+            except Exception:
+                # A fault of the clock door: whoever waits comes round again.
+                _wake(self._waiters | self._foreign_waiters)
+                return
+            self._look_now()
+
+    async def _sleep(self, seconds: float) -> None:
+        with contextlib.suppress(Exception):
+            await self._clock.sleep(seconds)
+
+    def _look_now(self) -> None:
+        # What is wrong with the file is told by the next read or append, not by a wait.
+        with contextlib.suppress(Busy, StoreError):
+            if self._look():
+                self.bump_foreign()
+
+
+def _wake(waiters: set[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)

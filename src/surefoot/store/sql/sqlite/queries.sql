@@ -116,10 +116,9 @@ UPDATE attempt SET
         ELSE min(last_byte_before, :now) END,
     ended_at = CASE WHEN absent = 0 AND ended_as IS NOT 'not_sent' AND ended_as IS NOT 'refused' THEN :now
         ELSE min(ended_at, :now) END
-WHERE EXISTS (
-    SELECT 1 FROM step
-    WHERE step.tenant_id = attempt.tenant_id AND step.id = attempt.step_id
-        AND (step.status NOT IN ('succeeded', 'failed') OR step.look_at IS NOT NULL)
+WHERE (tenant_id, step_id) IN (
+    SELECT step.tenant_id, step.id FROM step INDEXED BY step_live
+    WHERE step.status NOT IN ('succeeded', 'failed') OR step.look_at IS NOT NULL
 )
 
 -- name: boot_steps
@@ -227,10 +226,6 @@ INSERT INTO conversation (tenant_id, id, next_position, created_at, updated_at) 
 -- name: conversation_position
 -- The next free position, once a run has ended. It only grows.
 UPDATE conversation SET next_position = max(next_position, ?), updated_at = ? WHERE tenant_id = ? AND id = ?
-
--- name: conversation_exists
--- Whether there is such a conversation.
-SELECT count(*) AS count FROM conversation WHERE tenant_id = :tenant_id AND id = :conversation_id
 
 -- name: conversation_facts
 -- The next free position and the run under way.
@@ -396,7 +391,7 @@ ORDER BY ready_at LIMIT 1
 
 -- name: next_lease_end
 -- The earliest boot time at which a leased run with something to do becomes free.
-SELECT min(max(lease_until, coalesce(ready_at, 0.0))) AS at FROM run
+SELECT min(max(lease_until, coalesce(ready_at, 0.0))) AS at FROM run INDEXED BY run_leased
 WHERE lease_owner IS NOT NULL AND lease_until > :now AND tenant_id = :tenant_id AND blocked_code IS NULL
     AND (ready_at IS NOT NULL OR wake_at IS NOT NULL)
     AND (:agents IS NULL OR kind = 'perform' OR EXISTS (
@@ -473,14 +468,14 @@ SELECT id FROM run WHERE tenant_id = :tenant_id ORDER BY id
 
 -- name: steps_live
 -- What a run in memory has to keep of its steps: the condition of the index step_live.
-SELECT * FROM step
+SELECT * FROM step INDEXED BY step_live
 WHERE tenant_id = :tenant_id AND run_id = :run_id AND (status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL)
 ORDER BY sequence
 
 -- name: attempts_live
--- The attempts of these steps.
-SELECT attempt.* FROM step
-JOIN attempt ON attempt.tenant_id = step.tenant_id AND attempt.step_id = step.id
+-- The attempts of these steps. CROSS JOIN keeps SQLite from reading the attempts of all runs first.
+SELECT attempt.* FROM step INDEXED BY step_live
+CROSS JOIN attempt ON attempt.tenant_id = step.tenant_id AND attempt.step_id = step.id
 WHERE step.tenant_id = :tenant_id AND step.run_id = :run_id
     AND (step.status NOT IN ('succeeded', 'failed') OR step.look_at IS NOT NULL)
 ORDER BY step.sequence, attempt.number
@@ -492,7 +487,7 @@ SELECT * FROM step WHERE tenant_id = :tenant_id AND run_id = :run_id ORDER BY se
 -- name: attempts_all
 -- All attempts of a run.
 SELECT attempt.* FROM step
-JOIN attempt ON attempt.tenant_id = step.tenant_id AND attempt.step_id = step.id
+CROSS JOIN attempt ON attempt.tenant_id = step.tenant_id AND attempt.step_id = step.id
 WHERE step.tenant_id = :tenant_id AND step.run_id = :run_id
 ORDER BY step.sequence, attempt.number
 
@@ -641,8 +636,9 @@ DELETE FROM attempt WHERE tenant_id = :tenant_id AND step_id IN (
 
 -- name: prune_keys
 -- The business keys that its steps hold.
-DELETE FROM operation_key WHERE tenant_id = :tenant_id AND step_id IN (
-    SELECT id FROM step WHERE step.tenant_id = :tenant_id AND step.run_id = :run_id
+DELETE FROM operation_key
+WHERE tenant_id = :tenant_id AND run_id = :run_id AND operation_key IN (
+    SELECT step.operation_key FROM step WHERE step.tenant_id = :tenant_id AND step.run_id = :run_id
 )
 
 -- name: prune_steps

@@ -151,7 +151,7 @@ CREATE TABLE step (
 ) STRICT;
 
 -- Loading a run reads its live steps only, however long it is.
-CREATE INDEX step_live ON step (tenant_id, run_id)
+CREATE INDEX step_live ON step (tenant_id, run_id, sequence)
     WHERE status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL;
 CREATE INDEX step_same_action ON step (tenant_id, conversation_id, identity_hash, id) WHERE identity_hash IS NOT NULL;
 

@@ -3,9 +3,9 @@
     python -m surefoot.testing.model_server --script script.json --port 0 --port-file port
 
 The script is a JSON list of steps: {"text"?, "calls"?: [{"name", "arguments": object or raw text, "id"?}], "finish"?,
-"delay_seconds"?} is an answer, {"fault": {"status"?, "headers"?, "message"?, "hang_seconds"?}} is a fault that stands
-before the answer that it delays. Which answer comes depends only on the history in the request, so that a restart on
-either side changes nothing.
+"delay_seconds"?} is an answer, {"fault": {"status"?, "headers"?, "message"?, "code"?, "body"?, "hang_seconds"?}} is a
+fault that stands before the answer that it delays. Which answer comes depends only on the history in the request, so
+that a restart on either side changes nothing.
 
 Control side: GET /_model/log, POST /_model/faults (a list of faults for the next requests).
 """
@@ -40,11 +40,17 @@ class ServerCall(msgspec.Struct, frozen=True):
 
 
 class ServerFault(msgspec.Struct, frozen=True):
-    """An error status, or with `hang_seconds` no answer: the connection closes then."""
+    """An error status, or with `hang_seconds` no answer: the connection closes then.
+
+    `code` is the provider's own, such as insufficient_quota. `body` is sent in place of the error that the provider
+    would shape; with status 200 it is an odd answer.
+    """
 
     status: int = 500
     headers: dict[str, str] = {}
     message: str = "Simulated error"
+    code: str | None = None
+    body: str | None = None
     hang_seconds: float | None = None
 
 
@@ -129,7 +135,7 @@ class ModelServer(HttpServer):
         if step.fault is not None:
             if step.fault.hang_seconds is not None:
                 return Outcome(0, None, now + step.fault.hang_seconds, "hang")
-            return Outcome(0, error_reply(api, step.fault.status, step.fault.message, step.fault.headers), now)
+            return Outcome(0, _fault_reply(api, step.fault), now)
         answer = _response_of(step, position, body.model, bytes_read)
         reply = answer_reply(api, answer, len(self.log) + 1, now, stream=body.stream)
         return Outcome(0, reply, now + step.delay_seconds)
@@ -180,6 +186,12 @@ _VALIDATORS: Mapping[Api, Callable[[Sequence[Mapping[str, object]]], str | None]
     "responses": histories.validate_openai_responses,
     "anthropic": histories.validate_anthropic,
 }
+
+
+def _fault_reply(api: Api, fault: ServerFault) -> Reply:
+    if fault.body is not None:
+        return Reply(fault.status, {"content-type": "application/json"} | fault.headers, fault.body.encode())
+    return error_reply(api, fault.status, fault.message, fault.headers, code=fault.code)
 
 
 def _response_of(step: ServerStep, position: int, model: str, bytes_read: int) -> ModelResponse:

@@ -21,13 +21,15 @@ PATHS: Mapping[str, Api] = {
 }
 
 
-def error_reply(api: Api, status: int, message: str, headers: Mapping[str, str] | None = None) -> Reply:
-    """An error as the provider shapes it."""
+def error_reply(
+    api: Api, status: int, message: str, headers: Mapping[str, str] | None = None, *, code: str | None = None
+) -> Reply:
+    """An error as the provider shapes it; `code` in place of the one that goes with the status."""
     kinds = {400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
     kind = kinds.get(status, "rate_limit_error" if status == 429 else "api_error")
     if api == "anthropic":
-        return json_reply(status, {"type": "error", "error": {"type": kind, "message": message}}, headers)
-    code = {401: "invalid_api_key", 404: "model_not_found"}.get(status)
+        return json_reply(status, {"type": "error", "error": {"type": code or kind, "message": message}}, headers)
+    code = code or {401: "invalid_api_key", 404: "model_not_found"}.get(status)
     return json_reply(status, {"error": {"message": message, "type": kind, "param": None, "code": code}}, headers)
 
 

@@ -16,6 +16,7 @@ LONG_FILES: dict[str, str] = {}
 
 # The modules that load a part of the package late, and why.
 LATE_IMPORTS: dict[str, str] = {
+    "agent/providers.py": "pydantic-ai and a provider's library take seconds to load, and are optional",
     "cli/": "a command loads what it needs and no more: a rescue must start fast",
     "http.py": "the transport loads httpcore, which `import surefoot` must not",
 }

@@ -1,0 +1,84 @@
+"""Real models behind the port. A name such as "openai:gpt-5" becomes a model that calls its provider by pydantic-ai.
+
+Resolving a name loads nothing: pydantic-ai and the provider's library (about two seconds) come in with the first call,
+in a thread, so that leases are renewed meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from surefoot.agent.model import Model, ModelNeedsPerson, ModelRequest, ModelResponse
+from surefoot.effects import SecretSource
+from surefoot.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from surefoot.agent.providers_pydantic import ProviderClient
+
+INSTALL = "pip install 'surefoot[models]'"
+
+
+def resolve_model(name_or_model: str | Model, secrets: SecretSource) -> Model:
+    """The model to call: an object with `name` and `complete` as it is, a pydantic-ai name as a PydanticAIModel.
+
+    Neither the library nor the key is looked at before the first call. Raises InvalidInput for anything else.
+    """
+    if isinstance(name_or_model, str):
+        provider, colon, model = name_or_model.partition(":")
+        if not (provider and colon and model):
+            raise InvalidInput(
+                f"{name_or_model!r} is no model name; write provider and model with a colon, such as 'openai:gpt-5'"
+            )
+        return PydanticAIModel(name_or_model, secrets)
+    if isinstance(getattr(name_or_model, "name", None), str) and callable(getattr(name_or_model, "complete", None)):
+        return name_or_model
+    raise InvalidInput(
+        f"a model is a name such as 'openai:gpt-5', or an object with `name` and `complete(request)`, "
+        f"not {type(name_or_model).__name__}"
+    )
+
+
+class PydanticAIModel:
+    """A provider's model by its pydantic-ai name; one client for each event loop, closed by `aclose()`.
+
+    One request to the provider for each `complete`: the client's own retries are off, see `ProviderClient`. Keys are
+    read through `secrets`, which makes redaction know them, and read again with every call.
+    """
+
+    def __init__(self, name: str, secrets: SecretSource) -> None:
+        self.name = name
+        self._secrets = secrets
+        self._clients: dict[asyncio.AbstractEventLoop, ProviderClient] = {}
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """One answer to `request`. Raises ModelRetryable, ModelNeedsPerson or ModelRefused."""
+        return await (await self._client()).ask(request)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop. Those of another loop only that loop can close."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.close()
+
+    async def _client(self) -> ProviderClient:
+        loop = asyncio.get_running_loop()
+        if loop not in self._clients:
+            make = await asyncio.to_thread(_load, self.name)
+            for over in [known for known in self._clients if known.is_closed()]:
+                del self._clients[over]
+            if loop not in self._clients:  # Another call may have come first while this one waited.
+                self._clients[loop] = make(self.name, self._secrets)
+        return self._clients[loop]
+
+
+def _load(name: str) -> type[ProviderClient]:
+    try:
+        # Lazy, since pydantic-ai is slow to load and optional.
+        from surefoot.agent import providers_pydantic
+    except ImportError as error:
+        raise ModelNeedsPerson(
+            f"{name}: calling a model by its name needs pydantic-ai, which cannot be loaded ({error.name}): {INSTALL}"
+        ) from None
+    providers_pydantic.load_provider(name)
+    return providers_pydantic.ProviderClient

@@ -309,15 +309,20 @@ class Surefoot:
         Raises WaitTimeout; the run goes on.
         """
         end = None if timeout is None else self.doors.clock.now().mono + timeout
-        done = until if until is not None else _at_rest
+        version = 0
         while True:
             seen = self.store.change_count()
-            snapshot = await self.snapshot(run_id)
-            if done(snapshot):
-                return snapshot
+            row = await self.store.run(self.tenant, run_id)
+            if row.run.version != version and (until is not None or _at_rest(row.run)):
+                # A snapshot reads the whole run; between two versions it says nothing new.
+                version = row.run.version
+                snapshot = await self.snapshot(run_id)
+                if until is None or until(snapshot):
+                    return snapshot
             left = 3_600.0 if end is None else end - self.doors.clock.now().mono
             if left <= 0:
-                raise WaitTimeout(f"run {run_id} is {snapshot.status}; it goes on", details={"status": snapshot.status})
+                status = row.run.status.value
+                raise WaitTimeout(f"run {run_id} is {status}; it goes on", details={"status": status})
             await self.store.changed(seen, left)
 
     async def events(self, run_id: str, after: int = 0) -> AsyncIterator[RunEvent]:
@@ -530,11 +535,8 @@ def _text(value: object, name: str) -> str:
     return value
 
 
-def _at_rest(snapshot: RunSnapshot) -> bool:
-    asked = any(action.status == "waiting" for action in snapshot.pending_actions)
-    return snapshot.status in ("completed", "failed", "cancelled") or (
-        snapshot.status == RunStatus.waiting_for_user.value or (asked and snapshot.status != "running")
-    )
+def _at_rest(run: Run) -> bool:
+    return run.ended or run.status is RunStatus.waiting_for_user
 
 
 def _replays(row: ActionRow, decision: Decision) -> bool:

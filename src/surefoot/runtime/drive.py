@@ -18,7 +18,7 @@ from surefoot.runtime.context import Context
 from surefoot.runtime.doubt import settle_step
 from surefoot.runtime.execute import Call, Sorter, run_call, wait_call
 from surefoot.runtime.handle import Handle
-from surefoot.runtime.held import HOLD_SECONDS, Held
+from surefoot.runtime.held import Held
 from surefoot.runtime.loop import Loop
 from surefoot.runtime.ready import start_when_ready
 from surefoot.runtime.registry import RunnableTool
@@ -105,7 +105,7 @@ class Driver:
     async def _rest(self) -> None:
         """Wait for a task's end, a poke, or the next due time; a long wait gives the lease back."""
         delay = self._until_next()
-        if not self._tasks and not self.held.stopping and delay > HOLD_SECONDS:
+        if not self._tasks and not self.held.stopping and delay > self.held.hold_s:
             await self._release()
             return
         poked = asyncio.ensure_future(self._wait_poke())
@@ -179,6 +179,7 @@ class Driver:
         now = self.ctx.doors.clock.now()
         if any(a.expires_wall is not None and now.wall >= a.expires_wall for a in self.handle.run.waiting_actions):
             await self._expire()
+        await self._end_unsent()
         self._launch(await held.decide(held.go_on) or [])
         for step in list(self.handle.run.steps.values()):
             if step.id in self._tasks or held.lost or self.released:
@@ -188,6 +189,16 @@ class Driver:
                     self._spawn(step.id, self._then_launch(start_when_ready(held, step)))
             elif step.look_at is not None and step.look_at <= now.mono:
                 self._spawn(step.id, self._then_launch(settle_step(held, step)))
+
+    async def _end_unsent(self) -> None:
+        """Intents whose commit was not acknowledged, though it happened: nothing was sent on them."""
+        unsent = [
+            s
+            for s in self.handle.run.steps.values()
+            if s.status is StepStatus.running and s.id not in self._tasks and s.attempts[-1].token == self.handle.token
+        ]
+        for step in unsent:
+            await self._record_end(step, Outcome("not_sent", code="commit_unknown", again_s=0.0))
 
     async def _expire(self) -> None:
         run = self.handle.run

@@ -23,7 +23,6 @@ from surefoot.runtime.registry import RunnableTool
 
 T = TypeVar("T")
 HOLD_SECONDS = 2.0
-"""A run that has nothing to do for longer gives its lease back."""
 SEND_WINDOW_SECONDS_MIN = 0.5
 """With less of the lease left no attempt begins; the renewal comes first."""
 _SKIPPED = frozenset({"not_yet", "approval_expired", "account_changed"})
@@ -37,6 +36,8 @@ class Held:
         self.handle = handle
         self.loop = loop
         self.lease_until = lease_until
+        self.hold_s = HOLD_SECONDS
+        """A run that has nothing to do for longer gives its lease back."""
         self.stopping = False
         self.lost = False
         self.stuck: dict[str, Call] = {}
@@ -69,7 +70,7 @@ class Held:
         if self.others_busy() or self.stuck:
             return False
         mono, _ = wake_times(after)
-        return mono is None or mono > self.now() + HOLD_SECONDS
+        return mono is None or mono > self.now() + self.hold_s
 
     def start(self, step: Step | None) -> Start | None:
         """What an intent needs right now; None where none may begin: the lease ends soon, or the worker stops."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Mapping
 
 from surefoot.core import policy
@@ -171,6 +172,9 @@ class Worker:
         """Begin to drive a run that is in memory already."""
         handle = Handle(self.ctx.store, run, self.ctx.registry.rules, claimed.token)
         driver = Driver(self.ctx, handle, loop, claimed.lease_until, owner_died=claimed.owner_died)
+        if len(self._tasks) < 2:
+            # Nobody here claims: what this process performs stays its own until only a person can move it.
+            driver.held.hold_s = math.inf
         self.drivers[run.id] = driver
         task = asyncio.ensure_future(self._drive(driver))
         self._drives[run.id] = task

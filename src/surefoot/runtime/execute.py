@@ -88,6 +88,9 @@ async def run_call(
 ) -> tuple[Outcome, Call | None]:
     """One attempt, to its sorted end. The Call is returned where it may still be under way (`over` is False)."""
     sorter = Sorter(tool.name, op, rules, redactor, doors.entropy.fraction())
+    if doors.clock.now().mono > op.first_byte_before:
+        # The one check that a tool with a client of its own gets; surefoot.http checks again at the socket.
+        return sorter.sort_error(NotSent("the time in which the call could begin has passed")), None
     try:
         function = tool.make_call(op, arguments)
     except InvalidInput as problem:

@@ -22,6 +22,7 @@ COVERAGE_BYTES_MAX = 8 * 1024
 
 async def look(ctx: Context, run_id: str, step: Step, tool: RunnableTool, arguments: dict[str, object]) -> Look:
     """One look for the step's key. Never raises but CancelledError: an exception inside a lookup is Undetermined."""
+    began = ctx.store.now().mono
     op = ctx.operation(run_id, step, None)
     try:
         ctx.doors.hook("lookup", "before")
@@ -29,7 +30,7 @@ async def look(ctx: Context, run_id: str, step: Step, tool: RunnableTool, argume
         ctx.doors.hook("lookup", "after")
     except Exception as problem:
         return _undetermined(ctx, f"exception: {safe_error(problem, ctx.redactor)}")
-    return verdict_look(ctx, answer, source="lookup")
+    return msgspec.structs.replace(verdict_look(ctx, answer, source="lookup"), began=began)
 
 
 def _is_async(tool: RunnableTool) -> bool:

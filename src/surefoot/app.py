@@ -156,6 +156,11 @@ class Surefoot:
         if self._worker is not None:
             await self._worker.stop(grace_seconds)
             self._worker = None
+        for model in self._models.values():
+            closing = getattr(model, "aclose", None)
+            if closing is not None:
+                await closing()
+        self._models.clear()
         if self._ctx is not None:
             await self._ctx.store.close()
             self._ctx = None

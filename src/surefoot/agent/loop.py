@@ -33,6 +33,8 @@ from surefoot.runtime.context import Context
 from surefoot.runtime.execute import redact_json
 from surefoot.runtime.loop import RecordModel
 
+RETRY_AFTER_SECONDS_MAX = 3_600.0
+"""A provider that asks for a longer wait is asked again after this."""
 _BUDGET = frozenset({"turns_used_up", "time_used_up"})
 
 
@@ -93,7 +95,7 @@ class AgentLoop:
         """429, 5xx and time-outs back off on the same step; what a person can mend is asked; the rest ends the run."""
         delay = policy.backoff(step.attempt - 1, self._ctx.doors.entropy.fraction())
         if isinstance(error, ModelRetryable):
-            again = delay if error.retry_after is None else error.retry_after
+            again = delay if error.retry_after is None else min(max(error.retry_after, delay), RETRY_AFTER_SECONDS_MAX)
             if error.status == 429:
                 return Outcome("refused", code="model_rate_limited", again_s=again), False
             return Outcome("in_doubt", code="model_unavailable", again_s=again), False

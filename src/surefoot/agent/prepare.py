@@ -15,7 +15,7 @@ from surefoot.agent.model import CallPart
 from surefoot.agent.tools import Tool
 from surefoot.core.decide import ProposedCall, Refusal
 from surefoot.core.payloads import Ask
-from surefoot.core.state import ActionKind, EffectClass, Rules, Run, Step, StepStatus, StepType
+from surefoot.core.state import ActionKind, EffectClass, Rules, Run, StepStatus
 from surefoot.core.values import canonical, digest
 from surefoot.errors import InvalidInput
 from surefoot.runtime.context import Context
@@ -143,7 +143,7 @@ class Preparer:
         flags = self._ctx.redactor.patterns(safe_input.decode())[1]
         warnings += [f"The arguments hold what looks like a secret ({flag})." for flag in flags]
         if tool.precondition is not None:
-            shown["precondition"] = await self._precondition(run, tool, arguments, target)
+            shown["precondition"] = await self._precondition(run, tool, arguments)
         approval = tool.approval
         return make_ask(
             self._ctx.doors,
@@ -157,10 +157,9 @@ class Preparer:
             shown=shown,
         )
 
-    async def _precondition(self, run: Run, tool: Tool, arguments: dict[str, object], target: str | None) -> object:
+    async def _precondition(self, run: Run, tool: Tool, arguments: dict[str, object]) -> object:
         """What holds now: shown at approval, compared again before the send."""
-        step = Step("", 0, StepType.tool_call, StepStatus.pending, rules_of(tool), tool_name=tool.name, target=target)
-        return await read_precondition(self._ctx, run.id, step, tool, arguments)
+        return await read_precondition(self._ctx, self._ctx.reading(run.id, tool.name), tool, arguments)
 
     def _refused(self, call: CallPart, code: str, text: str, tool: Tool | None = None) -> ProposedCall:
         # The arguments of a refused call are not stored as a request: there will be none.

@@ -31,6 +31,30 @@ class Context(msgspec.Struct, frozen=True):
     lease_s: float = policy.LEASE_SECONDS_DEFAULT
     log: Callable[[str], None] = print
 
+    def reading(self, run_id: str, tool_name: str) -> Operation:
+        """An operation for looking only, of a call that is not written down yet."""
+        now = self.doors.clock.now()
+        end = now.mono + LOOK_TIMEOUT_SECONDS
+        return Operation(
+            key="",
+            tool=tool_name,
+            run_id=run_id,
+            step_id="",
+            call_id="",
+            attempt=0,
+            first_sent_at=None,
+            search_from=now.wall,
+            tenant_id=self.tenant_id,
+            first_byte_before=end,
+            last_byte_before=end,
+            effect="read",
+            looking=True,
+            earlier_may_be_sent=False,
+            door=self.doors.http,
+            signer=self.signer,
+            secrets=self.secrets,
+        )
+
     def operation(self, run_id: str, step: Step, attempt: Attempt | None) -> Operation:
         """The operation of a step as its tool sees it; without an attempt it is for looking only."""
         now = self.doors.clock.now()

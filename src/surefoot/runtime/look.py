@@ -35,7 +35,9 @@ async def look(ctx: Context, run_id: str, step: Step, tool: RunnableTool, argume
 
 def _is_async(tool: RunnableTool) -> bool:
     function = tool.effect.lookup
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(type(function), "__call__", None))
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(type(function), "__call__", None)
+    )
 
 
 async def _bounded(ctx: Context, call: Call) -> object:

@@ -10,6 +10,7 @@ from surefoot.core.draft import Draft
 from surefoot.core.ends import fail_step
 from surefoot.core.payloads import result_body
 from surefoot.core.state import ActionKind, Step, StepStatus
+from surefoot.effects import Operation
 from surefoot.errors import NotAllowed, SurefootError
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import Call, wait_call
@@ -78,20 +79,20 @@ async def _asked_again(held: Held, step: Step, tool: RunnableTool) -> bool:
 async def _precondition_changed(held: Held, step: Step, tool: RunnableTool, shown: dict[str, object]) -> str | None:
     row = await held.ctx.store.action(held.ctx.tenant_id, step.action_id or "")
     before = msgspec.json.decode(row.preview).get("precondition")
-    now = await read_precondition(held.ctx, held.run.id, step, tool, await held.arguments(step))
+    now = await read_precondition(
+        held.ctx, held.ctx.operation(held.run.id, step, None), tool, await held.arguments(step)
+    )
     if before == now:
         return None
     shown.update(precondition=now, precondition_before=before)
     return "What held when this call was approved has changed."
 
 
-async def read_precondition(
-    ctx: Context, run_id: str, step: Step, tool: RunnableTool, arguments: dict[str, object]
-) -> object:
+async def read_precondition(ctx: Context, op: Operation, tool: RunnableTool, arguments: dict[str, object]) -> object:
     """The precondition's value as JSON. An exception is a value of its own kind, which equals no other reading."""
     call: Call | None = None
     try:
-        call = Call(tool.make_precondition(ctx.operation(run_id, step, None), arguments), is_async=True)
+        call = Call(tool.make_precondition(op, arguments), is_async=True)
         if not await wait_call(ctx.doors, call, PRECONDITION_TIMEOUT_SECONDS):
             raise SurefootError("the precondition did not answer in time", code="precondition_timeout")
         return msgspec.to_builtins(call.done.result(), str_keys=True)

@@ -1,0 +1,356 @@
+"""A simulated machine: processes on loops of their own, one clock, a target outside, and what befalls them.
+
+Everything runs in one thread and in virtual time. The machine chooses who goes next (by chance from a seed, or in turn),
+and moves the clock when nobody can. A killed process is simply not stepped any more, as after SIGKILL: none of its
+`finally` blocks runs while the story goes on. A stopped one is stepped again later, when the clock has moved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import heapq
+import random
+from collections.abc import Callable, Coroutine
+from typing import Literal, Protocol
+
+from surefoot.core.state import Instant
+from surefoot.doors import Doors
+from surefoot.testing.clock import ManualClock
+from surefoot.testing.loop import VirtualLoop
+from surefoot.testing.virtual import Network, VirtualHttp
+from surefoot.testing.wire import Outcome, WireRequest
+
+When = Literal["before", "after"]
+POLL_SECONDS = 0.05
+IDLE_SECONDS = 1.0
+QUIET_SECONDS = 2.0
+QUIET_SLEEP_SECONDS_MAX = 3_600.0
+STEPS_AT_ONE_TIME_MAX = 200_000
+BURST_MAX = 6
+LAST_STEPS_MAX = 2_000
+
+
+class Killed(BaseException):
+    """This process is dead. No `except Exception` holds it back."""
+
+
+class Exited(Exception):
+    """Raise in a process's main to end it as a program that crashed by itself."""
+
+
+class Stalled(AssertionError):
+    """Nothing will ever happen again, or too much happens without any time passing."""
+
+
+class Target(Protocol):
+    """What stands outside: a `World`, or a double of one's own. Times are seconds since 1970."""
+
+    def handle(self, request: WireRequest, now: float) -> Outcome:
+        """A request arrived at `now`."""
+        ...
+
+    def due(self, now: float) -> None:
+        """Let everything happen that was to happen until `now`."""
+        ...
+
+    def next_due(self) -> float | None:
+        """When something happens next by itself."""
+        ...
+
+
+Main = Callable[["Process"], Coroutine[object, object, None]]
+Observer = Callable[["Process", str, When], None]
+
+
+def unobserved(process: Process, name: str, when: When) -> None:
+    """Nothing befalls anybody."""
+
+
+class Process:
+    """One process: its loop, its doors, and whether it lives. `main` is what it does."""
+
+    def __init__(self, machine: Machine, name: str, main: Main) -> None:
+        self.machine = machine
+        self.name = name
+        self.loop = VirtualLoop(machine.clock)
+        self.doors = Doors(
+            clock=_ProcessClock(self),
+            entropy=_SeededEntropy(random.Random(f"{machine.seed}:{name}")),
+            http=VirtualHttp(self),
+            hook=self._passage,
+        )
+        self.dead = False
+        self.ended = False
+        """`main` has returned, or raised `failure`."""
+        self.failure: BaseException | None = None
+        self.on_death: list[Callable[[], None]] = []
+        """What the operating system does when the process is gone: closes files, frees locks."""
+        self.frozen_until: float | None = None
+        """`clock.elapsed` at which it goes on; infinite for one that never does."""
+        self._task = self.loop.create_task(main(self))
+        self._task.add_done_callback(self._main_ended)
+
+    @property
+    def alive(self) -> bool:
+        """Neither killed nor ended."""
+        return not (self.dead or self.ended)
+
+    @property
+    def frozen(self) -> bool:
+        """Stopped just now."""
+        return self.frozen_until is not None and self.frozen_until > self.machine.clock.elapsed
+
+    def freeze(self, seconds: float = float("inf")) -> None:
+        """Stop it, as SIGSTOP does: nothing of it runs for `seconds`, its lock stays held, its bytes stay sent."""
+        self.frozen_until = self.machine.clock.elapsed + seconds
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self.frozen_until = None
+
+    def kill(self) -> None:
+        """SIGKILL: from here on no door of it opens, nothing of it is cleaned up, its lock is free."""
+        self.dead = True
+
+    def kill_here(self) -> None:
+        """The same from inside one of its own passages, which does not return."""
+        self.kill()
+        raise Killed(self.name)
+
+    def check_alive(self) -> None:
+        """Raise Killed in what still runs of a dead process."""
+        if self.dead:
+            raise Killed(self.name)
+
+    def _passage(self, name: str, when: When) -> None:
+        self.check_alive()
+        if name == "commit" and when == "after":
+            self.machine.stir()
+        self.machine.observe(self, name, when)
+
+    def _main_ended(self, task: asyncio.Task[None]) -> None:
+        self.ended = True
+        if not task.cancelled():
+            self.failure = task.exception()
+
+
+class Machine:
+    """Runs processes until a condition holds. One seed gives one story.
+
+    `url` names their store; `in_turn` steps them one after another instead of by chance, for stories that have to be the
+    same again after a change of something else.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        seed: int | str = 0,
+        clock: ManualClock | None = None,
+        network: Network | None = None,
+        in_turn: bool = False,
+    ) -> None:
+        self.target = target
+        self.seed = seed
+        self.clock = clock if clock is not None else ManualClock()
+        self.dice = random.Random(f"{seed}:machine")
+        self.network = network if network is not None else Network()
+        self.processes: list[Process] = []
+        self.observe: Observer = unobserved
+        self.trace: Callable[[str], None] | None = None
+        self._in_turn = in_turn
+        self._later: list[tuple[float, int, Callable[[], None]]] = []
+        self._tie = 0
+        self._stirred = 0.0
+        self._parked: list[tuple[asyncio.Future[None], VirtualLoop, float]] = []
+        self._buried: list[Process] = []
+
+    # Processes
+
+    def start(self, name: str, main: Main) -> Process:
+        """A new process; it first runs at the machine's next turn."""
+        process = Process(self, name, main)
+        self.processes.append(process)
+        self.stir()
+        return process
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        """Do something in `seconds`, whoever lives then."""
+        self._tie += 1
+        heapq.heappush(self._later, (self.clock.elapsed + seconds, self._tie, action))
+
+    def say(self, text: str) -> None:
+        """A line of the trace."""
+        if self.trace is not None:
+            self.trace(f"{self.clock.elapsed:12.3f}  {text}")
+
+    # Running
+
+    def run_until(self, done: Callable[[], bool], *, seconds: float = 10 * 86_400.0) -> None:
+        """Step and move the clock until `done()`. Raises Stalled after `seconds` of virtual time, or where nothing moves."""
+        end = self.clock.elapsed + seconds
+        steps = 0
+        while not done():
+            ready = [p for p in self.processes if p.loop.is_ready and not p.frozen]
+            if ready:
+                steps += 1
+                if steps > STEPS_AT_ONE_TIME_MAX:
+                    raise Stalled(f"{steps} steps without any time passing; one of {[p.name for p in ready]} spins")
+                self._step(ready)
+                continue
+            if any([p.loop.wait_for_threads() for p in self.processes[:1]]):
+                continue
+            steps = 0
+            self._jump(end)
+
+    def _step(self, ready: list[Process]) -> None:
+        process = ready[0] if len(ready) == 1 else self._choose(ready)
+        process.loop.step(1 if self._in_turn else 1 + int(self.dice.random() * BURST_MAX))
+        if process.dead or process.ended:
+            self._bury(process)
+
+    def _choose(self, ready: list[Process]) -> Process:
+        return ready[0] if self._in_turn else ready[int(self.dice.random() * len(ready))]
+
+    def _jump(self, end: float) -> None:
+        """Nothing can run now: go to the next time at which something happens."""
+        now = self.clock.elapsed
+        at = min(self._times(), default=None)
+        if at is None:
+            raise Stalled("nothing will ever happen again")
+        if at > end:
+            raise Stalled(f"it was not over in time: {self.clock.elapsed:.0f} s of virtual time have passed")
+        self.clock.advance(max(at - now, 0.0))
+        self.target.due(self.clock.true_wall)
+        while self._later and self._later[0][0] <= self.clock.elapsed:
+            heapq.heappop(self._later)[2]()
+        for process in [p for p in self.processes if p.dead]:
+            self._bury(process)
+
+    def _times(self) -> list[float]:
+        times = []
+        for process in self.processes:
+            if process.frozen:
+                times.append(process.frozen_until or 0.0)
+            elif (timer := process.loop.next_timer()) is not None:
+                times.append(timer)
+        if self._later:
+            times.append(self._later[0][0])
+        due = self.target.next_due()
+        if due is not None:
+            times.append(self.clock.elapsed + max(due - self.clock.true_wall, 0.0))
+        return [at for at in times if at != float("inf")]
+
+    # Idle time
+
+    @property
+    def quiet_seconds(self) -> float:
+        """Since when nothing was written, sent or started."""
+        return self.clock.elapsed - self._stirred
+
+    def stir(self) -> None:
+        """Something happened: who was sleeping longer than it asked for wakes as if it had asked now."""
+        self._stirred = self.clock.elapsed
+        parked, self._parked = self._parked, []
+        for future, loop, seconds in parked:
+            if not future.done():
+                loop.call_later(seconds, _wake, future)
+
+    def park(self, future: asyncio.Future[None], loop: VirtualLoop, seconds: float) -> None:
+        """`future` sleeps longer than `seconds` while nothing happens."""
+        self._parked.append((future, loop, seconds))
+
+    # Ends
+
+    def bury_all(self) -> None:
+        """End everything quietly: no door opens any more, and the remains of all tasks are cleared away."""
+        for process in list(self.processes):
+            process.dead = True
+            self._bury(process)
+        for process in self._buried:
+            _clear_away(process)
+        self._buried.clear()
+
+    def _bury(self, process: Process) -> None:
+        if process in self.processes:
+            self.processes.remove(process)
+            self._buried.append(process)
+        if process.ended and not process.dead:
+            # A program that ends takes with it what it left running.
+            process.dead = True
+        deaths, process.on_death = process.on_death, []
+        for action in deaths:
+            action()
+
+
+class _ProcessClock:
+    """The clock door of one process.
+
+    A process that only polls would make whole days of waiting cost as much as they would in life. So while nothing
+    happens anywhere (no commit, no request, no start), a pause as short as a poll lasts longer, up to a quarter of the
+    quiet time so far; it ends in its own time from the next thing that happens. That is a slow process, which is legal.
+    """
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def now(self) -> Instant:
+        return self._process.machine.clock.now()
+
+    def boot_id(self) -> str:
+        return self._process.machine.clock.boot_id()
+
+    async def sleep(self, seconds: float) -> None:
+        process, machine = self._process, self._process.machine
+        process.check_alive()
+        longer = seconds
+        if seconds <= POLL_SECONDS:
+            longer = IDLE_SECONDS
+        if seconds <= IDLE_SECONDS and machine.quiet_seconds > QUIET_SECONDS:
+            longer = max(longer, min(machine.quiet_seconds / 4, QUIET_SLEEP_SECONDS_MAX))
+        if longer <= seconds:
+            await asyncio.sleep(seconds)
+            return
+        future: asyncio.Future[None] = asyncio.Future(loop=process.loop)
+        timer = process.loop.call_later(longer, _wake, future)
+        machine.park(future, process.loop, max(seconds, 0.0))
+        try:
+            await future
+        finally:
+            timer.cancel()
+
+
+class _SeededEntropy:
+    """The door of randomness of one process."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self._dice = dice
+
+    def token(self, count: int) -> bytes:
+        return self._dice.randbytes(count)
+
+    def fraction(self) -> float:
+        return self._dice.random()
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _clear_away(process: Process) -> None:
+    """Cancel what is left and let it end: every door of the process is shut."""
+    for _ in range(10):
+        tasks = [task for task in asyncio.all_tasks(process.loop) if not task.done()]
+        if not tasks:
+            break
+        for task in tasks:
+            task.cancel()
+        process.loop.step(10_000)
+    process.loop.close()
+
+
+def collect() -> None:
+    """Free the cycles of a finished story; called between stories, where the collector is switched off inside."""
+    gc.collect()

@@ -6,6 +6,7 @@ Every method is a decision or a read of its own; none keeps a run in memory betw
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
@@ -18,48 +19,40 @@ from surefoot.agent.agent import Agent
 from surefoot.agent.loop import AgentLoop
 from surefoot.agent.messages import user_body
 from surefoot.agent.model import Model
-from surefoot.agent.prepare import Preparer
+from surefoot.agent.performing import receipt_of
 from surefoot.agent.providers import resolve_model
+from surefoot.agent.starting import PERFORM, NewRun, create_run, new_id
 from surefoot.agent.tools import Tool, ToolCall
-from surefoot.core import events as ev
 from surefoot.core import policy
-from surefoot.core.decide import add_message, cancel_run, propose, start_run
-from surefoot.core.draft import Draft
-from surefoot.core.evolve import begin
-from surefoot.core.ids import RANDOM_BYTES, mint
-from surefoot.core.people import Decision, decide_action
-from surefoot.core.reconcile import record_report
+from surefoot.core.decide import add_message, cancel_run
+from surefoot.core.people import Decision
 from surefoot.core.redact import Redactor
-from surefoot.core.state import ActionKind, ActionStatus, Limits, Run, RunStatus, StepStatus
-from surefoot.core.values import canonical, clean_text, digest
+from surefoot.core.state import Limits, Run, RunStatus
+from surefoot.core.values import canonical, digest
 from surefoot.doors import Doors, SystemClock, SystemEntropy
 from surefoot.effects import Absent, Found, Receipt, Undetermined
 from surefoot.errors import (
-    AlreadyDecided,
-    ApprovalPending,
     InvalidInput,
     NotFound,
-    OutcomeUnknown,
-    PerformFailed,
     WaitTimeout,
 )
 from surefoot.http import SystemHttp
 from surefoot.runtime.context import Context
-from surefoot.runtime.handle import Handle
+from surefoot.runtime.deciding import decide_about, handle_of, report_about
 from surefoot.runtime.look import verdict_look
 from surefoot.runtime.loop import Loop, PerformLoop
-from surefoot.runtime.questions import Questions
 from surefoot.runtime.registry import Registry
 from surefoot.runtime.secrets import EnvironmentSecrets, load_keyring
 from surefoot.runtime.worker import CAPACITY, Worker
 from surefoot.signing import KeyringSigner
 from surefoot.snapshot import RunEvent, RunSnapshot, public_event, read_snapshot
 from surefoot.store.open import open_store
-from surefoot.store.port import ActionRow, Claimed, Create, MessageRow, Store
+from surefoot.store.port import ActionRow, Claimed, MessageRow, Store
 
 T = TypeVar("T")
-PERFORM = "perform"
 EVENTS_PAGE = 500
+PERFORMS_MAX = 1_000
+"""How often one key may be performed again after it failed."""
 Until = Callable[[RunSnapshot], bool]
 
 
@@ -76,9 +69,9 @@ def _log(line: str) -> None:
 class Surefoot:
     """surefoot in a program: `async with Surefoot("sqlite:///app.db", agents=[reviewer], worker=True) as sf`.
 
-    `store` is a URL; `tools` are further ones for `perform`; with `worker` this process drives runs, else it only starts
-    and decides (and drives what it performs itself). `secret` is the keyring (default: SUREFOOT_SECRET, or a file beside
-    the SQLite file). `doors` are for tests.
+    `store` is a URL; `tools` are further ones for `perform`; with `worker` this process drives runs, else it only
+    starts and decides (and drives what it performs itself). `secret` is the keyring (default: SUREFOOT_SECRET, or a
+    file beside the SQLite file). `doors` are for tests.
     """
 
     def __init__(
@@ -186,7 +179,7 @@ class Surefoot:
         """This process's worker: it claims where asked for, else it drives what this process performs."""
         if self._worker is None:
             ctx = self.context
-            worker_id = mint("wrk", self.doors.clock.now().wall, self.doors.entropy.token(RANDOM_BYTES))
+            worker_id = new_id(ctx, "wrk")
             versions = {name: agent.version for name, agent in self.agents.items()}
             self._worker = Worker(ctx, worker_id, versions, self._loop_for, capacity=self._capacity)
             await self._worker.start(claims=self._claims)
@@ -224,85 +217,32 @@ class Surefoot:
             names = ", ".join(sorted(self.agents)) or "none"
             raise NotFound(f"no agent {name!r} here; known: {names}", code="unknown_agent")
         body = user_body(self.redactor.text(_text(input, "input")))
-        asked = canonical([name, input, conversation_id, dict(metadata or {})])
-        run = await self._create(
-            name, known.version, "agent", known.limits, body, None, key, digest(asked), conversation_id, metadata, by
+        new = NewRun(
+            agent=name,
+            version=known.version,
+            kind="agent",
+            limits=known.limits,
+            by=by,
+            key=key,
+            asked=digest(canonical([name, input, conversation_id, dict(metadata or {})])),
+            body=body,
+            conversation_id=conversation_id,
+            metadata=metadata or {},
         )
+        free = self._worker is not None and self._worker.free > 0 and self._claims
+        run = await self._create(new, self._worker if free else None)
         return await self.snapshot(run.id)
 
-    async def _create(
-        self,
-        agent: str,
-        version: str,
-        kind: str,
-        limits: Limits,
-        body: bytes | None,
-        call: ToolCall | None,
-        key: str | None,
-        start_hash: str,
-        conversation_id: str | None,
-        metadata: Mapping[str, object] | None,
-        by: str,
-        business_key: str | None = None,
-    ) -> Run:
-        ctx = self.context
-        worker = self._worker if self._worker is not None and self._worker.free > 0 else None
-        if kind == PERFORM:
-            worker = await self._working()
-        at = ctx.store.now()
-        new = conversation_id is None
-        conversation = conversation_id or self._mint("conv")
-        position = 0 if new else (await ctx.store.conversation(ctx.tenant_id, conversation))[0]
-        started = ev.RunStarted(
-            run_id=self._mint("run"),
-            tenant_id=ctx.tenant_id,
-            conversation_id=conversation,
-            agent=agent,
-            agent_version=version,
-            kind=kind,
-            position=position,
-            created_by=by,
-            limits=limits,
-        )
-        run = begin(started, at)
-        draft = Draft(run, at, rules=ctx.registry.rules)
-        draft.events.append(started)
-        for row in [] if new else await ctx.store.queued(ctx.tenant_id, conversation):
-            draft.emit(ev.MessageAppended(row.id, row.role, draft.run.next_position))
-        start_run(draft, body)
-        if call is not None:
-            await self._propose(draft, run, call, business_key)
-        after = draft.finish()
-        create = Create(
-            after=msgspec.structs.replace(after, version=1),
-            events=tuple(draft.events),
-            at=at,
-            payloads=tuple(draft.payloads),  # type: ignore[arg-type]  # a Draft carries payloads only
-            new_conversation=new,
-            start_key=key,
-            start_hash=start_hash,
-            created_by=by,
-            metadata=canonical(dict(metadata or {})),
-            lease_owner=None if worker is None else worker.id,
-            lease_s=self._lease_s,
-        )
-        made = await ctx.store.create(create)
-        if made.id == run.id and worker is not None:
-            loop = self._loop_for(made)
+    async def _create(self, new: NewRun, worker: Worker | None) -> Run:
+        before = self.store.now().mono
+        run, made = await create_run(self.context, new, None if worker is None else worker.id)
+        if made and worker is not None:
+            loop = self._loop_for(run)
             assert loop is not None, "the agent is known here"
-            worker.drive(made, loop, Claimed(made.id, 1, at.mono + self._lease_s, owner_died=False))
+            worker.drive(run, loop, Claimed(run.id, 1, before + self._lease_s, owner_died=False))
         elif self._worker is not None:
             self._worker.wake()
-        return made
-
-    async def _propose(self, draft: Draft, run: Run, call: ToolCall, business_key: str | None) -> None:
-        proposed = await Preparer(self.context, None).call(run, call.tool, call.arguments, business_key)
-        if proposed.refusal is not None:
-            raise InvalidInput(proposed.refusal.text, code=proposed.refusal.code)
-        propose(draft, proposed, 0, 0, None)
-
-    def _mint(self, prefix: str) -> str:
-        return mint(prefix, self.doors.clock.now().wall, self.doors.entropy.token(RANDOM_BYTES))
+        return run
 
     async def snapshot(self, run_id: str, language: str = "en") -> RunSnapshot:
         """The run as clients see it. Raises NotFound."""
@@ -356,8 +296,8 @@ class Surefoot:
     async def message(self, run_id: str, text: str, *, by: str = "program") -> None:
         """A user message; it waits until every open call has its result. Raises RunEnded, NotFound."""
         body = user_body(self.redactor.text(_text(text, "text")))
-        message_id = self._mint("msg")
-        handle = await self._handle(run_id)
+        message_id = new_id(self.context, "msg")
+        handle = await handle_of(self.context, run_id)
         await handle.decide(lambda d: add_message(d, message_id, "user", body))
         self._wake(run_id)
 
@@ -366,14 +306,10 @@ class Surefoot:
 
         From the acknowledgement on nothing is sent for the run; what was sent goes on being looked up.
         """
-        handle = await self._handle(run_id)
+        handle = await handle_of(self.context, run_id)
         sent = await handle.decide(lambda d: cancel_run(d, by))
         self._wake(run_id)
         return sent
-
-    async def _handle(self, run_id: str, step_id: str | None = None) -> Handle:
-        run = await self.store.load(self.tenant, run_id, step_id)
-        return Handle(self.store, run, self._registry.rules)
 
     def _wake(self, run_id: str) -> None:
         if self._worker is not None:
@@ -434,30 +370,9 @@ class Surefoot:
         return await self._decide(action_id, Decision("answer", by, key=key, value=canonical(value)))
 
     async def _decide(self, action_id: str, decision: Decision) -> ActionRow:
-        if not decision.by.strip():
-            raise InvalidInput("a decision is somebody's: by=… names the person")
-        if decision.reason is not None:
-            decision = msgspec.structs.replace(decision, reason=self.redactor.text(clean_text(decision.reason)))
-        row = await self.store.action(self.tenant, action_id)
-        step = await self.store.step(self.tenant, row.action.step_id)
-        handle = await self._handle(row.run_id, row.action.step_id)
-        tool = self._registry.tools.get(step.step.tool_name or "")
-        questions = Questions(self.doors, step.step, step.safe_input or b"{}", tool)
-
-        def command(d: Draft) -> None:
-            # A closed action is not in a run in memory; its row says what became of it.
-            if action_id not in d.run.actions:
-                d.run = msgspec.structs.replace(d.run, actions={**d.run.actions, action_id: row.action})
-            decide_action(d, action_id, decision, questions)
-
-        try:
-            await handle.decide(command, step_id=row.action.step_id)
-        except AlreadyDecided:
-            row = await self.store.action(self.tenant, action_id)
-            if not _replays(row, decision):
-                raise
+        row = await decide_about(self.context, action_id, decision)
         self._wake(row.run_id)
-        return await self.store.action(self.tenant, action_id)
+        return row
 
     # Effects outside of an agent
 
@@ -474,19 +389,33 @@ class Surefoot:
         if tool.name not in self._registry.tools:
             self._registry.add(tool)
         business = f"{tool.name}:{key}" if key is not None else tool.operation_key(call.arguments)
-        hashed = digest(canonical([tool.name, call.arguments]))
-        run = await self._create(
-            tool.name, tool.version, PERFORM, Limits(), None, call,
-            None if business is None else f"perform:{business}", hashed, None, None, by, business,
-        )  # fmt: skip
+        new = NewRun(
+            agent=tool.name,
+            version=tool.version,
+            kind=PERFORM,
+            limits=Limits(),
+            by=by,
+            key=None if business is None else f"perform:{business}",
+            asked=digest(canonical([tool.name, call.arguments])),
+            call=call,
+            business_key=business,
+        )
+        run = await self._performing(new, await self._working())
         await self._adopt(run.id)
         rules = self._registry.rules[tool.name]
         wait_s = rules.timeout_s + rules.settle_s + 30.0 if timeout is None else timeout
-        try:
-            snapshot = await self.wait(run.id, timeout=wait_s)
-        except WaitTimeout:
-            snapshot = await self.snapshot(run.id)
-        return await self._receipt(run.id, snapshot)
+        with contextlib.suppress(WaitTimeout):
+            await self.wait(run.id, timeout=wait_s)
+        return await receipt_of(self.context, run.id)
+
+    async def _performing(self, new: NewRun, worker: Worker) -> Run:
+        """The run of this key. One that failed, with proof that nothing happened, is not an answer for ever."""
+        for number in range(2, PERFORMS_MAX):
+            run = await self._create(new, worker)
+            if new.key is None or run.status is not RunStatus.failed:
+                return run
+            new = msgspec.structs.replace(new, key=f"{new.key.partition('#')[0]}#{number}")
+        raise InvalidInput(f"this key failed {PERFORMS_MAX} times; mend what the error_code of the last run names")
 
     async def _adopt(self, run_id: str) -> None:
         """Drive a run that this process performs, unless somebody does already."""
@@ -497,40 +426,11 @@ class Surefoot:
         if claimed is not None:
             await worker.adopt(claimed)
 
-    async def _receipt(self, run_id: str, snapshot: RunSnapshot) -> Receipt:
-        row = (await self.store.steps(self.tenant, run_id))[0]
-        step, details = row.step, {"run_id": run_id, "step_id": row.step.id}
-        if step.status is StepStatus.succeeded:
-            output = msgspec.json.decode(row.safe_output or b"null")
-            inner = output.get("output") if isinstance(output, dict) and "resource_id" in output else output
-            return Receipt(resource_id=step.external_resource_id, url=step.resource_url, output=inner)
-        waiting = [a for a in snapshot.pending_actions if a.status == ActionStatus.waiting.value]
-        if waiting and waiting[0].kind == ActionKind.approve.value:
-            raise ApprovalPending(
-                f"{step.tool_name} waits for a person: decide about {waiting[0].id}, then perform again with the same key",
-                details={**details, "action_id": waiting[0].id},
-            )
-        if step.status is StepStatus.failed:
-            raise PerformFailed(
-                f"{step.tool_name} was not applied ({step.error_code})",
-                details={**details, "error_code": step.error_code},
-            )
-        raise OutcomeUnknown(
-            f"{step.tool_name} may have been applied: step {step.id} is {step.status.value}; it goes on being looked up",
-            details=details,
-        )
-
     async def report(self, key: str, verdict: Found | Absent | Undetermined, *, source: str = "report") -> bool:
         """Evidence from elsewhere for an operation key. False where it was known already. Raises NotFound."""
-        row = await self.store.step_by_key(self.tenant, key)
-        if row is None:
-            raise NotFound(f"no step has the operation key {key!r}")
         look = verdict_look(self.context, verdict, source=source)
-        tool = self._registry.tools.get(row.step.tool_name or "")
-        questions = Questions(self.doors, row.step, row.safe_input or b"{}", tool)
-        handle = await self._handle(row.run_id, row.step.id)
-        new = await handle.decide(lambda d: record_report(d, row.step.id, look, questions), step_id=row.step.id)
-        self._wake(row.run_id)
+        run_id, new = await report_about(self.context, key, look)
+        self._wake(run_id)
         return new
 
 
@@ -542,16 +442,6 @@ def _text(value: object, name: str) -> str:
 
 def _at_rest(run: Run) -> bool:
     return run.ended or run.status is RunStatus.waiting_for_user
-
-
-def _replays(row: ActionRow, decision: Decision) -> bool:
-    action = row.action
-    return (
-        decision.key is not None
-        and action.decision_key == decision.key
-        and action.decided_by == decision.by
-        and action.decision == decision.decision
-    )
 
 
 def run_sync(main: Coroutine[object, object, T]) -> T:

@@ -76,7 +76,7 @@ class Handle:
             after=after,
             events=tuple(draft.events),
             at=draft.at,
-            payloads=_payloads(draft),
+            payloads=payloads_of(draft),
             token=self.token,
             needs_lease=draft.needs_lease,
             wall_before=draft.wall_before,
@@ -101,7 +101,8 @@ class Handle:
         return tuple(line.event for line in lines) == append.events
 
 
-def _payloads(draft: Draft) -> tuple[Payload, ...]:
+def payloads_of(draft: Draft) -> tuple[Payload, ...]:
+    """What the draft carries, as the port takes it."""
     payloads = tuple(draft.payloads)
     assert all(isinstance(payload, Payload) for payload in payloads), "a Draft carries payloads only"
     return payloads  # type: ignore[return-value]  # checked in the line above; Draft does not know the port's union

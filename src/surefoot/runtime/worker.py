@@ -43,6 +43,8 @@ class Worker:
         self.unhealthy: str | None = None
         """Why the worker claims nothing any more and has to be replaced."""
         self.drivers: dict[str, Driver] = {}
+        self.on_drive: Callable[[str], None] | None = None
+        """Called with the id of each run that this worker begins to drive; must not raise."""
         self._agents = agents
         self._loops = loops
         self._capacity = capacity
@@ -176,6 +178,8 @@ class Worker:
             # Nobody here claims: what this process performs stays its own until only a person can move it.
             driver.held.hold_s = math.inf
         self.drivers[run.id] = driver
+        if self.on_drive is not None:
+            self.on_drive(run.id)
         task = asyncio.ensure_future(self._drive(driver))
         self._drives[run.id] = task
 

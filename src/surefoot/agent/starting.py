@@ -1,0 +1,100 @@
+"""Make a run: its conversation, its first message or its one call, in one commit; the same start key makes one run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from surefoot.agent.prepare import Preparer
+from surefoot.agent.tools import ToolCall
+from surefoot.core import events as ev
+from surefoot.core.decide import propose, start_run
+from surefoot.core.draft import Draft
+from surefoot.core.evolve import begin
+from surefoot.core.ids import RANDOM_BYTES, mint
+from surefoot.core.state import Limits, Run
+from surefoot.core.values import canonical
+from surefoot.errors import InvalidInput
+from surefoot.runtime.context import Context
+from surefoot.runtime.handle import payloads_of
+from surefoot.store.port import Create
+
+PERFORM = "perform"
+
+
+class NewRun(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run is to be. Either `body` (the user's message) or `call` (kind perform)."""
+
+    agent: str
+    version: str
+    kind: str
+    limits: Limits
+    by: str
+    key: str | None
+    """Unique in the tenant where it is given."""
+    asked: str
+    """A hash of what was asked: the same key with another hash is refused."""
+    body: bytes | None = None
+    call: ToolCall | None = None
+    business_key: str | None = None
+    conversation_id: str | None = None
+    metadata: Mapping[str, object] = {}
+
+
+def new_id(ctx: Context, prefix: str) -> str:
+    """A fresh id."""
+    return mint(prefix, ctx.doors.clock.now().wall, ctx.doors.entropy.token(RANDOM_BYTES))
+
+
+async def create_run(ctx: Context, new: NewRun, lease_owner: str | None) -> tuple[Run, bool]:
+    """The run, born leased to `lease_owner` where one is given; False if its key had made it before.
+
+    Raises KeyReused, NotFound (conversation), NotAllowed (`conversation_busy`), InvalidInput (the call).
+    """
+    at = ctx.store.now()
+    conversation, position, queued = new.conversation_id, 0, []
+    if conversation is not None:
+        position, _ = await ctx.store.conversation(ctx.tenant_id, conversation)
+        queued = await ctx.store.queued(ctx.tenant_id, conversation)
+    started = ev.RunStarted(
+        run_id=new_id(ctx, "run"),
+        tenant_id=ctx.tenant_id,
+        conversation_id=conversation or new_id(ctx, "conv"),
+        agent=new.agent,
+        agent_version=new.version,
+        kind=new.kind,
+        position=position,
+        created_by=new.by,
+        limits=new.limits,
+    )
+    run = begin(started, at)
+    draft = Draft(run, at, rules=ctx.registry.rules)
+    draft.events.append(started)
+    for row in queued:
+        draft.emit(ev.MessageAppended(row.id, row.role, draft.run.next_position))
+    start_run(draft, new.body)
+    if new.call is not None:
+        await _propose(ctx, draft, run, new.call, new.business_key)
+    create = Create(
+        after=msgspec.structs.replace(draft.finish(), version=1),
+        events=tuple(draft.events),
+        at=at,
+        payloads=payloads_of(draft),
+        new_conversation=new.conversation_id is None,
+        start_key=new.key,
+        start_hash=new.asked,
+        created_by=new.by,
+        metadata=canonical(dict(new.metadata)),
+        lease_owner=lease_owner,
+        lease_s=ctx.lease_s,
+    )
+    made = await ctx.store.create(create)
+    return made, made.id == run.id
+
+
+async def _propose(ctx: Context, draft: Draft, run: Run, call: ToolCall, business_key: str | None) -> None:
+    proposed = await Preparer(ctx, None).call(run, call.tool, call.arguments, business_key)
+    if proposed.refusal is not None:
+        raise InvalidInput(proposed.refusal.text, code=proposed.refusal.code)
+    propose(draft, proposed, 0, 0, None)

@@ -1,0 +1,63 @@
+"""Decisions of people and evidence from elsewhere: appends of anybody, guarded by the version alone."""
+
+from __future__ import annotations
+
+import msgspec
+
+from surefoot.core.draft import Draft
+from surefoot.core.people import Decision, decide_action, is_replay
+from surefoot.core.reconcile import Look, record_report
+from surefoot.core.values import clean_text
+from surefoot.errors import AlreadyDecided, InvalidInput, NotFound
+from surefoot.runtime.context import Context
+from surefoot.runtime.handle import Handle
+from surefoot.runtime.questions import Questions
+from surefoot.store.port import ActionRow, StepRow
+
+
+async def handle_of(ctx: Context, run_id: str, step_id: str | None = None) -> Handle:
+    """A handle on a run for somebody without a lease. Raises NotFound."""
+    return Handle(ctx.store, await ctx.store.load(ctx.tenant_id, run_id, step_id), ctx.registry.rules)
+
+
+async def decide_about(ctx: Context, action_id: str, decision: Decision) -> ActionRow:
+    """Record the one decision about an action; the same one again under its key answers what is recorded.
+
+    Raises NotFound, AlreadyDecided, NotAllowed (`action_expired`, `input_changed`), InvalidInput.
+    """
+    if not decision.by.strip():
+        raise InvalidInput("a decision is somebody's: by=… names the person")
+    if decision.reason is not None:
+        decision = msgspec.structs.replace(decision, reason=ctx.redactor.text(clean_text(decision.reason)))
+    row = await ctx.store.action(ctx.tenant_id, action_id)
+    step = await ctx.store.step(ctx.tenant_id, row.action.step_id)
+    handle = await handle_of(ctx, row.run_id, row.action.step_id)
+    questions = _questions(ctx, step)
+
+    def command(d: Draft) -> None:
+        # A closed action is not in a run in memory; its row says what became of it.
+        if action_id not in d.run.actions:
+            d.run = msgspec.structs.replace(d.run, actions={**d.run.actions, action_id: row.action})
+        decide_action(d, action_id, decision, questions)
+
+    try:
+        await handle.decide(command, step_id=row.action.step_id)
+    except AlreadyDecided:
+        if not is_replay((await ctx.store.action(ctx.tenant_id, action_id)).action, decision):
+            raise
+    return await ctx.store.action(ctx.tenant_id, action_id)
+
+
+async def report_about(ctx: Context, key: str, look: Look) -> tuple[str, bool]:
+    """Evidence for an operation key: the run's id, and whether it was new. Raises NotFound."""
+    row = await ctx.store.step_by_key(ctx.tenant_id, key)
+    if row is None:
+        raise NotFound(f"no step has the operation key {key!r}")
+    questions = _questions(ctx, row)
+    handle = await handle_of(ctx, row.run_id, row.step.id)
+    new = await handle.decide(lambda d: record_report(d, row.step.id, look, questions), step_id=row.step.id)
+    return row.run_id, new
+
+
+def _questions(ctx: Context, row: StepRow) -> Questions:
+    return Questions(ctx.doors, row.step, row.safe_input or b"{}", ctx.registry.tools.get(row.step.tool_name or ""))

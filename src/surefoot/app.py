@@ -395,7 +395,7 @@ class Surefoot:
             kind=PERFORM,
             limits=Limits(),
             by=by,
-            key=None if business is None else f"perform:{business}",
+            key=None,
             asked=digest(canonical([tool.name, call.arguments])),
             call=call,
             business_key=business,
@@ -410,11 +410,12 @@ class Surefoot:
 
     async def _performing(self, new: NewRun, worker: Worker) -> Run:
         """The run of this key. One that failed, with proof that nothing happened, is not an answer for ever."""
-        for number in range(2, PERFORMS_MAX):
+        for number in range(PERFORMS_MAX):
+            if new.business_key is not None:
+                new = msgspec.structs.replace(new, key=f"perform{number or ''}:{new.business_key}")
             run = await self._create(new, worker)
             if new.key is None or run.status is not RunStatus.failed:
                 return run
-            new = msgspec.structs.replace(new, key=f"{new.key.partition('#')[0]}#{number}")
         raise InvalidInput(f"this key failed {PERFORMS_MAX} times; mend what the error_code of the last run names")
 
     async def _adopt(self, run_id: str) -> None:

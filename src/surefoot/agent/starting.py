@@ -15,7 +15,7 @@ from surefoot.core.evolve import begin
 from surefoot.core.ids import RANDOM_BYTES, mint
 from surefoot.core.state import Limits, Run
 from surefoot.core.values import canonical
-from surefoot.errors import InvalidInput
+from surefoot.errors import InvalidInput, KeyReused
 from surefoot.runtime.context import Context
 from surefoot.runtime.handle import payloads_of
 from surefoot.store.port import Create
@@ -95,6 +95,8 @@ async def create_run(ctx: Context, new: NewRun, lease_owner: str | None) -> tupl
 
 async def _propose(ctx: Context, draft: Draft, run: Run, call: ToolCall, business_key: str | None) -> None:
     proposed = await Preparer(ctx, None).call(run, call.tool, call.arguments, business_key)
+    if proposed.refusal is not None and proposed.refusal.code == KeyReused.code:
+        raise KeyReused(proposed.refusal.text)
     if proposed.refusal is not None:
         raise InvalidInput(proposed.refusal.text, code=proposed.refusal.code)
     propose(draft, proposed, 0, 0, None)

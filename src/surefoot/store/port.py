@@ -253,7 +253,10 @@ class Store(Protocol):
     # Reading
 
     async def load(self, tenant_id: str, run_id: str, step_id: str | None = None) -> Run:
-        """The run with its live steps and actions, and with the step named even if it is closed. Raises NotFound."""
+        """The run with its live steps and actions, and with the step named even if it is closed (then all its actions).
+
+        Raises NotFound.
+        """
         ...
 
     async def run(self, tenant_id: str, run_id: str) -> RunRow:

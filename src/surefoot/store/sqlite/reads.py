@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from typing import TypeVar
 
 from surefoot.core.evolve import Recorded
@@ -193,19 +194,21 @@ class SqliteReads:
         return records.read_run_row(row, self._load(row, None))
 
     def _load(self, row: Row, step_id: str | None) -> Run:
-        params = {"tenant_id": row["tenant_id"], "run_id": row["id"]}
+        params = {"tenant_id": row["tenant_id"], "run_id": row["id"], "step_id": step_id}
         attempts = records.read_attempts(self._file.all("attempts_live", params))
-        steps = [
-            records.read_step(line, attempts.get(str(line["id"]), ())) for line in self._file.all("steps_live", params)
-        ]
+        lines = self._file.all("steps_live", params)
+        steps = [records.read_step(line, attempts.get(str(line["id"]), ())) for line in lines]
+        asked = self._file.all("actions_waiting", params)
+        for action_id in {step.action_id for step in steps if step.action_id is not None}:
+            asked += self._file.all("action_approved", {**params, "action_id": action_id})
         if step_id is not None and all(step.id != step_id for step in steps):
             steps.append(self._closed_step(str(row["tenant_id"]), str(row["id"]), step_id))
             steps.sort(key=lambda step: step.sequence)
-        lines = self._file.all("actions_waiting", params)
-        for action_id in {step.action_id for step in steps if step.action_id is not None}:
-            lines += self._file.all("action_approved", {**params, "action_id": action_id})
-        lines.sort(key=lambda line: str(line["arrival"]).rjust(20))
-        return records.read_run(row, steps, [records.read_action(line) for line in lines])
+            asked += self._file.all("actions_of_step", params)
+        # A question may come by two ways; the order is that of asking.
+        by_arrival = dict(sorted(((records.arrival(line), line) for line in asked), key=itemgetter(0)))
+        actions = [records.read_action(line) for line in by_arrival.values()]
+        return records.read_run(row, steps, actions)
 
     def _closed_step(self, tenant_id: str, run_id: str, step_id: str) -> Step:
         line = self._file.one("step_get", {"tenant_id": tenant_id, "step_id": step_id})

@@ -96,6 +96,13 @@ def read_action(row: Row) -> Action:
     return codec.convert({**row, "expires_wall": row["expires_at"]}, Action, f"action {row['id']}")
 
 
+def arrival(row: Row) -> int:
+    """The order in which rows were written."""
+    number = row["arrival"]
+    assert isinstance(number, int), "it is the table's primary key"
+    return number
+
+
 def read_action_row(row: Row) -> port.ActionRow:
     """One action with what the person is shown."""
     what = f"action {row['id']}"

@@ -531,6 +531,10 @@ WHERE tenant_id = :tenant_id AND run_id = :run_id AND status = 'waiting' ORDER B
 SELECT * FROM pending_action
 WHERE tenant_id = :tenant_id AND run_id = :run_id AND id = :action_id AND status = 'approved'
 
+-- name: actions_of_step
+-- All actions of one step.
+SELECT * FROM pending_action WHERE tenant_id = :tenant_id AND run_id = :run_id AND step_id = :step_id
+
 -- name: action_get
 -- One action, with its tool.
 SELECT pending_action.*, step.tool_name FROM pending_action

@@ -10,8 +10,11 @@ import msgspec
 from surefoot.core.evolve import Recorded
 from surefoot.core.state import Instant, Resolution, Step, StepStatus, StepType, wake_times
 from surefoot.runtime.context import Context
-from surefoot.store.port import ActionRow, EvidenceRow, RunRow, StepRow
-from surefoot.vocabulary import text_of
+from surefoot.store.port import ActionRow, EvidenceRow, MessageRow, RunRow, StepRow
+from surefoot.vocabulary import event_text, text_of
+
+ToolTexts = Mapping[str, Mapping[str, Mapping[str, str]]]
+"""The display texts of tools, by name."""
 
 
 class Display(msgspec.Struct, frozen=True):
@@ -111,6 +114,38 @@ class RunSnapshot(msgspec.Struct, frozen=True):
     updated_at: str
 
 
+class RunSummary(msgspec.Struct, frozen=True):
+    """A run in a list."""
+
+    id: str
+    agent: str
+    agent_version: str
+    kind: str
+    conversation_id: str
+    created_by: str
+    status: str
+    version: int
+    last_event_sequence: int
+    display: Display
+    error_code: str | None
+    metadata: object
+    created_at: str
+    updated_at: str
+
+
+class MessageView(msgspec.Struct, frozen=True):
+    """A message of a conversation; `body` is what is stored under its role."""
+
+    id: str
+    position: int | None
+    role: str
+    run_id: str | None
+    step_id: str | None
+    call_id: str | None
+    body: object
+    created_at: str
+
+
 class RunEvent(msgspec.Struct, frozen=True):
     """An event on the wire. `data` is small and holds no payload."""
 
@@ -135,6 +170,50 @@ def public_event(line: Recorded) -> RunEvent:
     step_id = data.pop("step_id", None)
     data.pop("rules", None)
     return RunEvent(line.run_id, line.sequence, line.version, kind, iso(line.at.wall) or "", step_id, data)
+
+
+def event_line(event: RunEvent, steps: Mapping[str, Step], language: str, texts: ToolTexts) -> str | None:
+    """An event as a line for people, None where it is of no interest. `steps` are those of the run by id."""
+    step = steps.get(event.step_id or str(event.data.get("step_id") or ""))
+    tool = None if step is None else step.tool_name
+    return event_text(event.type, event.data, language, tool=tool, texts=texts.get(tool or ""))
+
+
+def run_summary(row: RunRow, language: str) -> RunSummary:
+    """A run for a list."""
+    run = row.run
+    code = "run_" + run.status.value
+    return RunSummary(
+        id=run.id,
+        agent=run.agent,
+        agent_version=run.agent_version,
+        kind=run.kind,
+        conversation_id=run.conversation_id,
+        created_by=row.created_by,
+        status=run.status.value,
+        version=run.version,
+        last_event_sequence=run.event_sequence,
+        display=Display(code, text_of(code, language)),
+        error_code=run.error_code or row.blocked_code,
+        metadata=_json(row.metadata),
+        created_at=iso(row.created_at) or "",
+        updated_at=iso(row.updated_at) or "",
+    )
+
+
+def message_view(row: MessageRow) -> MessageView:
+    """A message as clients see it."""
+    return MessageView(
+        row.id, row.position, row.role, row.run_id, row.step_id, row.call_id, _json(row.body), iso(row.created_at) or ""
+    )
+
+
+def at_rest(snapshot: RunSnapshot) -> bool:
+    """True where a run has ended, or a person is asked and nothing goes on without an answer."""
+    asked = any(action.status == "waiting" for action in snapshot.pending_actions)
+    return snapshot.status in ("completed", "failed", "cancelled", "waiting_for_user") or (
+        asked and snapshot.status != "running"
+    )
 
 
 def action_view(row: ActionRow) -> ActionView:
@@ -232,7 +311,7 @@ def _step(
     row: StepRow,
     evidence: Sequence[EvidenceRow],
     waiting: set[str],
-    texts: Mapping[str, Mapping[str, Mapping[str, str]]],
+    texts: ToolTexts,
     language: str,
 ) -> StepView:
     step = row.step

@@ -5,7 +5,7 @@ While an outcome is being found out, no text says that something is posted or se
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 LANGUAGES = ("en", "zh-CN")
 
@@ -16,6 +16,7 @@ TEXTS: dict[str, dict[str, str]] = {
     "run_completed": {"en": "Completed", "zh-CN": "已完成"},
     "run_failed": {"en": "Failed", "zh-CN": "失败"},
     "run_cancelled": {"en": "Cancelled", "zh-CN": "已取消"},
+    "model_call": {"en": "the model", "zh-CN": "模型"},
     "model_running": {"en": "Thinking", "zh-CN": "正在思考"},
     "model_waiting": {"en": "The model cannot be called: waiting for you", "zh-CN": "无法调用模型：等待您处理"},
     "model_succeeded": {"en": "Answered", "zh-CN": "已回答"},
@@ -43,6 +44,52 @@ NEXT: dict[str, dict[str, str]] = {
 }
 
 
+EVENTS: dict[str, dict[str, str]] = {
+    "run_started": {"en": "The run began", "zh-CN": "运行开始"},
+    "run_status_changed": {"en": "Run: {to_text}", "zh-CN": "运行状态：{to_text}"},
+    "run_completed": {"en": "The run is completed", "zh-CN": "运行已完成"},
+    "run_failed": {"en": "The run failed: {error_code}", "zh-CN": "运行失败：{error_code}"},
+    "run_cancelled": {"en": "The run was cancelled by {by}", "zh-CN": "运行已被 {by} 取消"},
+    "step_waiting_for_approval": {"en": "{tool}: a person has to approve it", "zh-CN": "{tool}：需要人工批准"},
+    "step_released": {"en": "{tool}: may start", "zh-CN": "{tool}：可以开始"},
+    "step_started": {"en": "{doing} (attempt {attempt})", "zh-CN": "{doing}（第 {attempt} 次）"},
+    "step_deferred": {"en": "{tool}: waits for {delay_s} s ({code})", "zh-CN": "{tool}：等待 {delay_s} 秒（{code}）"},
+    "step_outcome_unknown": {
+        "en": "{tool}: nobody wrote down an end ({code}). {checking}",
+        "zh-CN": "{tool}：没有记录到结果（{code}）。{checking}",
+    },
+    "step_succeeded": {"en": "{tool}: done {external_resource_id}", "zh-CN": "{tool}：已完成 {external_resource_id}"},
+    "step_failed": {"en": "{tool}: not executed ({error_code})", "zh-CN": "{tool}：未执行（{error_code}）"},
+    "step_given_up": {
+        "en": "{tool}: the question was closed, its outcome is not known",
+        "zh-CN": "{tool}：问题已关闭，结果未知",
+    },
+    "lookup_answered": {
+        "en": "{tool}: looked at the target: {verdict} {resource_id}{reason}",
+        "zh-CN": "{tool}：已核对目标：{verdict} {resource_id}{reason}",
+    },
+    "evidence_recorded": {
+        "en": "{tool}: evidence ({source}): {verdict} {resource_id}",
+        "zh-CN": "{tool}：证据（{source}）：{verdict} {resource_id}",
+    },
+    "receipt_recorded": {
+        "en": "{tool}: a receipt came later: {resource_id}",
+        "zh-CN": "{tool}：回执后到：{resource_id}",
+    },
+    "duplicate_detected": {
+        "en": "{tool}: more than one effect: {resource_ids}",
+        "zh-CN": "{tool}：发现多个结果：{resource_ids}",
+    },
+    "action_requested": {
+        "en": "{tool}: a person is asked ({kind}, {action_id})",
+        "zh-CN": "{tool}：请求人工处理（{kind}，{action_id}）",
+    },
+    "action_decided": {"en": "{tool}: {by} decided: {decision}", "zh-CN": "{tool}：{by} 的决定：{decision}"},
+    "action_expired": {"en": "{tool}: the question is gone ({why})", "zh-CN": "{tool}：问题已失效（{why}）"},
+}
+"""Events as lines for people; an event that is not listed has none."""
+
+
 def language_of(accept: str | None) -> str:
     """The display language for an Accept-Language header, a locale or None: "zh-CN" for Chinese, else "en"."""
     first = (accept or "").split(",")[0].strip().lower().replace("_", "-")
@@ -58,3 +105,35 @@ def text_of(code: str, language: str, *, tool: str = "", texts: Mapping[str, Map
             return of_tool.get(language) or of_tool["en"]
     general = TEXTS[code]
     return general.get(language, general["en"]).format(tool=tool)
+
+
+class _Facts(dict[str, object]):
+    """What a template may name; what an event does not carry is empty."""
+
+    def __missing__(self, name: str) -> str:
+        return ""
+
+
+def event_text(
+    kind: str,
+    data: Mapping[str, object],
+    language: str,
+    *,
+    tool: str | None,
+    texts: Mapping[str, Mapping[str, str]] | None = None,
+) -> str | None:
+    """An event as a line for people, or None where it is of no interest. `tool` is None for a model call."""
+    if kind not in EVENTS:
+        return None
+    subject = "model" if tool is None else "tool"
+    name = text_of("model_call", language) if tool is None else tool
+    facts = _Facts({k: v for k, v in data.items() if v is not None}, tool=name)
+    facts["doing"] = text_of(f"{subject}_running", language, tool=name, texts=texts)
+    facts["checking"] = text_of("tool_outcome_unknown", language, tool=name, texts=texts)
+    facts["to_text"] = text_of(f"run_{data['to']}", language) if "to" in data else ""
+    delay, resources = data.get("delay_s"), data.get("resource_ids")
+    facts["delay_s"] = f"{delay:.1f}" if isinstance(delay, float | int) else ""
+    facts["resource_ids"] = ", ".join(map(str, resources)) if isinstance(resources, Sequence) else ""
+    facts["reason"] = f"({data['reason']})" if data.get("reason") else ""
+    template = EVENTS[kind]
+    return template.get(language, template["en"]).format_map(facts).replace("  ", " ").rstrip()

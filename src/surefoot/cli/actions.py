@@ -1,0 +1,105 @@
+"""surefoot actions: list, show, approve, reject, resolve, answer. Decisions are the system user's, or --by's."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Coroutine
+
+import msgspec
+
+from surefoot.cli import human
+from surefoot.cli.output import DONE, Output, shown
+from surefoot.cli.session import given_text, opened, person
+from surefoot.cli.settings import Settings
+from surefoot.errors import InvalidInput
+from surefoot.snapshot import action_view
+from surefoot.store.port import ActionRow
+
+Command = Callable[[argparse.Namespace, Settings, Output], Coroutine[None, None, int]]
+
+
+async def list_actions(found: argparse.Namespace, settings: Settings, out: Output) -> int:
+    """Questions of every status, or of one, oldest first."""
+    async with opened(settings, out) as sf:
+        if found.run is not None:
+            await sf.store.run(sf.tenant, found.run)  # an unknown run is refused, not empty
+        rows = await sf.actions(status=found.status, run_id=found.run)
+    actions = [action_view(row) for row in rows if found.status in (None, row.action.status.value)]
+    out.document(actions)
+    human.print_actions(out, actions)
+    return DONE
+
+
+async def show(found: argparse.Namespace, settings: Settings, out: Output) -> int:
+    """One question with its preview."""
+    async with opened(settings, out) as sf:
+        action = action_view(await sf.store.action(sf.tenant, found.id))
+    out.document(action)
+    human.print_action(out, action)
+    return DONE
+
+
+async def approve(found: argparse.Namespace, settings: Settings, out: Output) -> int:
+    """Approve exactly what the question is about."""
+    async with opened(settings, out) as sf:
+        row = await sf.approve(found.id, by=person(found), reason=found.reason, input_hash=found.hash, key=found.key)
+    return _decided(row, out)
+
+
+async def reject(found: argparse.Namespace, settings: Settings, out: Output) -> int:
+    """Reject it; the model is told."""
+    async with opened(settings, out) as sf:
+        row = await sf.reject(found.id, by=person(found), reason=found.reason, input_hash=found.hash, key=found.key)
+    return _decided(row, out)
+
+
+async def resolve(found: argparse.Namespace, settings: Settings, out: Output) -> int:
+    """Say what became of a call that may have been sent."""
+    if found.outcome == "happened" and not (found.resource_id or found.url):
+        raise InvalidInput("--happened says what was made: add --id X or --url U", code="wrong_use")
+    if found.outcome != "happened" and (found.resource_id or found.url):
+        raise InvalidInput("--id and --url say what was made: they go with --happened", code="wrong_use")
+    async with opened(settings, out) as sf:
+        row = await sf.resolve(
+            found.id,
+            found.outcome,
+            by=person(found),
+            external_resource_id=found.resource_id,
+            url=found.url,
+            reason=found.reason,
+            key=found.key,
+        )
+    return _decided(row, out)
+
+
+async def answer(found: argparse.Namespace, settings: Settings, out: Output) -> int:
+    """Answer a question by a value."""
+    async with opened(settings, out) as sf:
+        row = await sf.answer(found.id, _value(given_text(found.value)), by=person(found), key=found.key)
+    return _decided(row, out)
+
+
+def _value(text: str) -> object:
+    try:
+        value: object = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+    return value
+
+
+def _decided(row: ActionRow, out: Output) -> int:
+    action = action_view(row)
+    out.document(action)
+    out.line(f"{action.id}  {action.decision} by {shown(action.decided_by)}")
+    out.line(f"  > surefoot runs watch {action.run_id}")
+    return DONE
+
+
+COMMANDS: dict[str, Command] = {
+    "list": list_actions,
+    "show": show,
+    "approve": approve,
+    "reject": reject,
+    "resolve": resolve,
+    "answer": answer,
+}

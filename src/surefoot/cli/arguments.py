@@ -1,0 +1,233 @@
+"""The words of the command line: what each command takes. `--json`, `--store` and `--tenant` may stand in any place."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from typing import NoReturn
+
+from surefoot.core.state import ActionStatus, RunStatus
+from surefoot.errors import InvalidInput
+
+FILE_HELP = "a Python file or module with the agent, or either with :name"
+COMMANDS = ("demo", "worker", "runs", "actions", "doctor", "prune", "db")
+STORIES = ("founding", "absent", "undetermined", "rejected", "paused")
+RUNS_LIMIT = 50
+KEEP_RUNS_DAYS = 90.0
+KEEP_REQUESTS_DAYS = 30.0
+
+EXITS = """\
+exit codes:
+  0  done
+  1  a run that was waited for did not complete; doctor: there are findings
+  2  wrong use
+  3  a run that was waited for waits for a person
+  4  the store cannot be reached
+  5  refused; the JSON has the code
+"""
+SETTINGS = """\
+settings (flag, else environment, else [tool.surefoot] of the nearest pyproject.toml):
+  SUREFOOT_STORE          sqlite:///surefoot.db
+  SUREFOOT_TENANT         default
+  SUREFOOT_LEASE_SECONDS  30
+  SUREFOOT_SECRET         keyring; unset, it is made once and kept beside the SQLite file
+  SUREFOOT_LANG           en or zh-CN; unset, the locale decides
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are `wrong_use`, so that they can be printed as JSON too."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise InvalidInput with the next action."""
+        raise InvalidInput(f"{message}; see `{self.prog} --help`", code="wrong_use")
+
+
+def split_json(words: Sequence[str]) -> tuple[bool, list[str]]:
+    """Whether --json stands anywhere before a `--`, and the other words."""
+    end = words.index("--") if "--" in words else len(words)
+    rest = [word for word in words[:end] if word != "--json"]
+    return len(rest) < end, [*rest, *words[end:]]
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """The command and its values: `command` is for example "runs start". Raises InvalidInput (`wrong_use`)."""
+    found = parser().parse_args(list(words))
+    found.command = " ".join(filter(None, (found.command, getattr(found, "verb", None))))
+    return found
+
+
+def parser() -> Parser:
+    """The whole command line."""
+    common = _common()
+    made = Parser(
+        prog="surefoot",
+        description="Agents whose tools change the outside world, through crashes and lost replies, each action once.",
+        epilog=f"{EXITS}\n{SETTINGS}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        parents=[common],
+    )
+    made.add_argument("--version", action="store_true", help="show the version")
+    commands = made.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    _demo(_sub(commands, "demo", "the whole story on this machine, no keys, no network", common))
+    _worker(_sub(commands, "worker", "work: claim runs and drive them, until SIGTERM", common))
+    _runs(_group(commands, "runs", "start runs, look at them, talk to them, cancel them"), common)
+    _actions(_group(commands, "actions", "what waits for a person, and the decisions"), common)
+    _sub(commands, "doctor", "rows against events, open questions, stuck runs, damaged files", common)
+    _prune(_sub(commands, "prune", "remove old runs that have ended, and requests that nobody needs any more", common))
+    _sub(
+        _group(commands, "db", "the store itself"),
+        "upgrade",
+        "create the store, or bring its schema up to date",
+        common,
+    )
+    return made
+
+
+Commands = argparse._SubParsersAction  # the one name that argparse has for it
+
+
+def _common() -> Parser:
+    made = Parser(add_help=False)
+    # Without a default: a value before the command is not undone by the command's own parser.
+    made.add_argument("--store", metavar="URL", default=argparse.SUPPRESS, help="sqlite:///file.db")
+    made.add_argument("--tenant", metavar="NAME", default=argparse.SUPPRESS, help="whose runs")
+    made.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="one JSON document on stdout")
+    return made
+
+
+def _sub(commands: Commands[Parser], name: str, text: str, common: Parser) -> Parser:
+    return commands.add_parser(
+        name, help=text, description=text[0].upper() + text[1:] + ".", parents=[common], allow_abbrev=False
+    )
+
+
+def _group(commands: Commands[Parser], name: str, text: str) -> Commands[Parser]:
+    made = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
+    return made.add_subparsers(dest="verb", metavar="VERB", required=True, title="verbs")
+
+
+def _demo(made: Parser) -> None:
+    made.add_argument("--yes", action="store_true", help="answer every question as the story has it")
+    made.add_argument("--story", choices=STORIES, default=STORIES[0], help="which road is shown (default: %(default)s)")
+    made.add_argument("--model", metavar="NAME", help="a real model writes the review, for example openai:gpt-5")
+    made.add_argument("--keep", metavar="DIR", help="keep the store, the World's log and the agent's file there")
+
+
+def _worker(made: Parser) -> None:
+    made.add_argument("file", metavar="FILE", help=FILE_HELP)
+    made.add_argument("--until-idle", action="store_true", help="end when nothing goes on without a person")
+    made.add_argument("--lease-seconds", type=_positive, metavar="SECONDS", help="how long a claim lasts unrenewed")
+
+
+def _runs(verbs: Commands[Parser], common: Parser) -> None:
+    start = _sub(verbs, "start", "start a run; a worker does the work", common)
+    start.add_argument("file", metavar="FILE", help=FILE_HELP)
+    start.add_argument("text", metavar="TEXT", help="what the agent is asked; - reads stdin")
+    start.add_argument("--key", help="the same key again answers with the run made first")
+    start.add_argument("--conversation", metavar="ID", help="go on with this conversation")
+    start.add_argument("--metadata", metavar="JSON", help="an object that the run carries")
+    start.add_argument("--wait", action="store_true", help="work here too, until the run ends or a person is asked")
+    _by(start)
+    listed = _sub(verbs, "list", "runs, newest first", common)
+    listed.add_argument("--status", choices=[s.value for s in RunStatus])
+    listed.add_argument("--agent", metavar="NAME")
+    listed.add_argument("--limit", type=_count, default=RUNS_LIMIT, help="how many (default: %(default)s)")
+    listed.add_argument("--before", metavar="ID", help="go on below this run")
+    show = _sub(verbs, "show", "one run with its steps and questions", common)
+    show.add_argument("id", metavar="RUN")
+    show.add_argument("--messages", action="store_true", help="the conversation too")
+    watch = _sub(verbs, "watch", "follow a run until it ends or a person is asked", common)
+    watch.add_argument("id", metavar="RUN")
+    watch.add_argument("--after", type=_count_or_zero, default=0, metavar="SEQUENCE", help="events after this one")
+    message = _sub(verbs, "message", "say something to a run under way", common)
+    message.add_argument("id", metavar="RUN")
+    message.add_argument("text", metavar="TEXT", help="- reads stdin")
+    _by(message)
+    cancel = _sub(verbs, "cancel", "stop a run; tells which calls may have been sent", common)
+    cancel.add_argument("id", metavar="RUN")
+    _by(cancel)
+
+
+def _actions(verbs: Commands[Parser], common: Parser) -> None:
+    listed = _sub(verbs, "list", "questions to people, oldest first", common)
+    listed.add_argument("--status", choices=[s.value for s in ActionStatus])
+    listed.add_argument("--run", metavar="RUN")
+    _sub(verbs, "show", "one question with everything that is known", common).add_argument("id", metavar="ACTION")
+    for name, text in (("approve", "let exactly this call happen"), ("reject", "refuse it; the model is told")):
+        made = _decision(_sub(verbs, name, text, common))
+        made.add_argument(
+            "--hash", metavar="HASH", help="decide only if the content is still the one with this input_hash"
+        )
+    resolve = _decision(_sub(verbs, "resolve", "say what became of a call that may have been sent", common))
+    what = resolve.add_mutually_exclusive_group(required=True)
+    what.add_argument("--happened", action="store_const", dest="outcome", const="happened", help="with --id or --url")
+    what.add_argument(
+        "--did-not-happen",
+        action="store_const",
+        dest="outcome",
+        const="did_not_happen",
+        help="then it is sent again, with the same key",
+    )
+    what.add_argument(
+        "--give-up",
+        action="store_const",
+        dest="outcome",
+        const="give_up",
+        help="close the question; the outcome stays unknown",
+    )
+    resolve.add_argument("--id", dest="resource_id", metavar="X", help="the id of what was made")
+    resolve.add_argument("--url", metavar="U", help="its link")
+    answer = _decision(_sub(verbs, "answer", "answer a question of the agent, or of surefoot", common))
+    answer.add_argument("value", metavar="VALUE", help="JSON; what is not JSON counts as a text")
+
+
+def _decision(made: Parser) -> Parser:
+    made.add_argument("id", metavar="ACTION")
+    made.add_argument("--reason", metavar="TEXT")
+    made.add_argument("--key", help="the same decision under the same key is answered as the first time")
+    _by(made)
+    return made
+
+
+def _prune(made: Parser) -> None:
+    made.add_argument(
+        "--keep-days",
+        type=_positive,
+        default=KEEP_RUNS_DAYS,
+        metavar="DAYS",
+        help="runs that ended later stay (default: %(default)s)",
+    )
+    made.add_argument(
+        "--keep-requests-days",
+        type=_positive,
+        default=KEEP_REQUESTS_DAYS,
+        metavar="DAYS",
+        help="exact requests of later steps stay (default: %(default)s)",
+    )
+
+
+def _by(made: Parser) -> None:
+    made.add_argument("--by", metavar="PERSON", help="whose act it is (default: the operating system's user)")
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return value
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def _count_or_zero(text: str) -> int:
+    return 0 if text == "0" else _count(text)

@@ -1,0 +1,80 @@
+"""From words to an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from surefoot.cli.arguments import COMMANDS, parse, split_json
+from surefoot.cli.output import DONE, INTERRUPTED, Output
+from surefoot.cli.settings import Settings, read_settings
+from surefoot.errors import InvalidInput, SurefootError
+
+BROKEN_PIPE = 141
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command that `argv` (default: the process's own words) names; returns the exit code."""
+    as_json, words = split_json(list(sys.argv[1:] if argv is None else argv))
+    out = Output(as_json)
+    try:
+        return _run(words, out)
+    except SurefootError as error:
+        return out.error(error)
+    except KeyboardInterrupt:
+        out.note("surefoot: interrupted; what was written stays, and any worker goes on from there")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has left. Nothing more can be said, not even when the interpreter flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except Exception as error:
+        return out.bug(error)
+
+
+def _run(words: Sequence[str], out: Output) -> int:
+    found = parse(words)
+    if found.version:
+        return _version(out)
+    if not found.command:
+        raise InvalidInput(f"which command? {', '.join(COMMANDS)}; see `surefoot --help`", code="wrong_use")
+    settings = read_settings(vars(found), os.environ, Path.cwd())
+    out.language = settings.language
+    return _dispatch(found, settings, out)
+
+
+def _dispatch(found: argparse.Namespace, settings: Settings, out: Output) -> int:
+    """Load the command's own module and run it: a rescue does not wait for what it does not need."""
+    match found.command.split():
+        case ["worker"]:
+            from surefoot.cli.worker import work
+
+            return work(found, settings, out)
+        case ["runs", verb]:
+            from surefoot.cli import runs
+
+            return asyncio.run(runs.COMMANDS[verb](found, settings, out))
+        case ["actions", verb]:
+            from surefoot.cli import actions
+
+            return asyncio.run(actions.COMMANDS[verb](found, settings, out))
+        case ["demo"]:
+            from surefoot.cli.demo import show
+
+            return show(found, settings, out)
+        case _:
+            from surefoot.cli import upkeep
+
+            return asyncio.run(upkeep.COMMANDS[str(found.command)](found, settings, out))
+
+
+def _version(out: Output) -> int:
+    from importlib.metadata import version
+
+    out.document({"version": version("surefoot")})
+    out.line(f"surefoot {version('surefoot')}")
+    return DONE

@@ -1,0 +1,125 @@
+"""What a command prints: text for people, or with --json exactly one document on stdout; everything else on stderr."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from surefoot.core.redact import Redactor
+from surefoot.core.visible import visible
+from surefoot.errors import CommitUnknown, InvalidInput, StoreUnavailable, SurefootError
+from surefoot.runtime.secrets import EnvironmentSecrets
+
+DONE = 0
+FINDINGS = 1
+RUN_FAILED = 1
+WRONG_USE = 2
+WAITS_FOR_A_PERSON = 3
+UNREACHABLE = 4
+REFUSED = 5
+INTERNAL_ERROR = 70
+INTERRUPTED = 130
+
+COLUMN_CHARACTERS_MAX = 60
+
+
+class Output:
+    """One command's output. `language` chooses the display texts."""
+
+    def __init__(self, as_json: bool, language: str = "en") -> None:
+        self.as_json = as_json
+        self.language = language
+
+    def document(self, value: object) -> None:
+        """The one JSON document. Nothing is printed without --json."""
+        if self.as_json:
+            sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+            sys.stdout.flush()
+
+    def line(self, text: str = "") -> None:
+        """A line for people on stdout; nothing with --json."""
+        if not self.as_json:
+            print(text, flush=True)
+
+    def note(self, text: str) -> None:
+        """A line on stderr, with and without --json: progress and logs."""
+        print(text, file=sys.stderr, flush=True)
+
+    def table(self, rows: Sequence[Sequence[str]], indent: str = "") -> None:
+        """Rows with aligned columns; the last column is as wide as it is."""
+        for line in aligned(rows):
+            self.line(indent + line)
+
+    def error(self, error: SurefootError) -> int:
+        """Print an error that a person can do something about; its exit code."""
+        message = _redactor().text(str(error))
+        self.document({"error": {"code": error.code, "message": message, "details": error.details}})
+        if not self.as_json:
+            self.note(f"surefoot: {shown(message)}")
+        return exit_code(error)
+
+    def bug(self, error: BaseException) -> int:
+        """Print an error that should not be: its traceback, redacted; its exit code."""
+        redactor = _redactor()
+        trace = "".join(traceback.format_exception(error))
+        self.note(redactor.patterns(trace)[0])
+        message = f"internal error ({type(error).__name__}); the traceback is on stderr. Please report it"
+        self.document({"error": {"code": "internal_error", "message": message, "details": {}}})
+        if not self.as_json:
+            self.note(f"surefoot: {message}")
+        return INTERNAL_ERROR
+
+
+def exit_code(error: SurefootError) -> int:
+    """2 for wrong use, 4 for a store out of reach, 5 for a refusal."""
+    if isinstance(error, InvalidInput):
+        # What kind of decision an action takes is known from its row only.
+        return REFUSED if error.code == "wrong_decision" else WRONG_USE
+    return UNREACHABLE if isinstance(error, StoreUnavailable | CommitUnknown) else REFUSED
+
+
+def _redactor() -> Redactor:
+    redactor = Redactor()
+    EnvironmentSecrets(redactor)
+    return redactor
+
+
+def shown(text: object) -> str:
+    """A text that somebody else wrote, safe for a terminal: hidden and control characters are escapes."""
+    return visible(str(text))[0]
+
+
+def cut(text: str, characters_max: int = COLUMN_CHARACTERS_MAX) -> str:
+    """`text` on one line, cut with a visible mark."""
+    line = " ".join(text.split())
+    return line if len(line) <= characters_max else line[: characters_max - 1] + "…"
+
+
+def local(iso_time: str | None) -> str:
+    """An ISO time as local date and time, "" for none."""
+    return "" if iso_time is None else f"{datetime.fromisoformat(iso_time).astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def clock_time(iso_time: str | None) -> str:
+    """An ISO time as local time of day with milliseconds, "" for none."""
+    if iso_time is None:
+        return ""
+    at = datetime.fromisoformat(iso_time).astimezone()
+    return f"{at:%H:%M:%S}.{at.microsecond // 1000:03d}"
+
+
+def width(text: str) -> int:
+    """Columns on a terminal: Chinese characters take two."""
+    return sum(2 if "\u1100" <= c <= "\u115f" or ("\u2e80" <= c <= "\uffe6" and c != "\u303f") else 1 for c in text)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The rows as lines with aligned columns, two blanks apart."""
+    if not rows:
+        return []
+    widths = [max((width(row[i]) for row in rows if i < len(row)), default=0) for i in range(max(map(len, rows)))]
+    return ["  ".join(cell + " " * (widths[i] - width(cell)) for i, cell in enumerate(row)).rstrip() for row in rows]

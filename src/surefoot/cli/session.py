@@ -1,0 +1,48 @@
+"""What commands share: the store opened for one command, and a text that may come from stdin."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable
+
+from surefoot.agent.agent import Agent
+from surefoot.agent.tools import Tool
+from surefoot.app import Surefoot
+from surefoot.cli.output import Output
+from surefoot.cli.settings import Settings, operating_system_user
+from surefoot.errors import InvalidInput
+
+
+def opened(
+    settings: Settings, out: Output, agents: Iterable[Agent] = (), tools: Iterable[Tool] = (), *, worker: bool = False
+) -> Surefoot:
+    """A Surefoot for one command, to be used in `async with`. Without `worker` it reads and decides only."""
+    return Surefoot(
+        settings.store,
+        agents,
+        tools=tools,
+        worker=worker,
+        tenant=settings.tenant,
+        lease_seconds=settings.lease_seconds,
+        secret=settings.secret,
+        log=out.note,
+    )
+
+
+def person(found: argparse.Namespace) -> str:
+    """Whose act a command is: --by, else the operating system's user. Raises InvalidInput for an empty name."""
+    if found.by is None:
+        return operating_system_user()
+    name = str(found.by).strip()
+    if not name:
+        raise InvalidInput("--by names a person; leave it out for the operating system's user", code="wrong_use")
+    return name
+
+
+def given_text(text: str) -> str:
+    """The text of an argument; - reads stdin. Raises InvalidInput for what is not UTF-8."""
+    found = sys.stdin.read() if text == "-" else text
+    if any("\udc80" <= c <= "\udcff" for c in found):
+        raise InvalidInput("the text is not UTF-8; give it as UTF-8", code="wrong_use")
+    return found

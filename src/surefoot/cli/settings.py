@@ -1,0 +1,134 @@
+"""Settings: a flag, else the environment, else `[tool.surefoot]` of the nearest pyproject.toml, else the default."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from surefoot.core.policy import LEASE_SECONDS_DEFAULT
+from surefoot.errors import InvalidInput
+from surefoot.vocabulary import language_of
+
+STORE_DEFAULT = "sqlite:///surefoot.db"
+TENANT_DEFAULT = "default"
+LEASE_SECONDS_MIN = 1.0
+NAMES = ("store", "tenant", "lease_seconds", "secret", "tokens")
+"""Keys of `[tool.surefoot]`; the environment variable of each is SUREFOOT_ and its name in capitals."""
+
+_RELATIVE_FILE = "sqlite:///"
+_ABSOLUTE_FILE = "sqlite:////"
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What holds for one command."""
+
+    store: str
+    tenant: str
+    lease_seconds: float
+    secret: str | None
+    language: str
+    """Of the display texts: SUREFOOT_LANG, else the locale."""
+
+    def __repr__(self) -> str:
+        return f"Settings(store={self.store!r}, tenant={self.tenant!r})"
+
+
+def read_settings(flags: Mapping[str, object], environ: Mapping[str, str], folder: Path) -> Settings:
+    """The settings of a command that runs in `folder`. Raises InvalidInput, naming where the bad value stands."""
+    project, file = _project(folder)
+
+    def given(name: str) -> tuple[str, object] | None:
+        """The value with the place that it comes from."""
+        variable = f"SUREFOOT_{name.upper()}"
+        if flags.get(name) is not None:
+            return f"--{name.replace('_', '-')}", flags[name]
+        if environ.get(variable):
+            return variable, environ[variable]
+        return (f"{name} in {file}", project[name]) if name in project else None
+
+    locale = next((environ[n] for n in ("SUREFOOT_LANG", "LC_ALL", "LC_MESSAGES", "LANG") if environ.get(n)), None)
+    store = _text(given("store"), STORE_DEFAULT)
+    from_file = flags.get("store") is None and not environ.get("SUREFOOT_STORE") and "store" in project
+    return Settings(
+        store=_beside(store, file) if from_file else store,
+        tenant=_text(given("tenant"), TENANT_DEFAULT),
+        lease_seconds=_seconds(given("lease_seconds")),
+        secret=_text(given("secret"), "") or None,
+        language=language_of(locale),
+    )
+
+
+def operating_system_user() -> str:
+    """Whose decisions those of this process are: the login of its user id, which no environment variable can change."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid {os.getuid()}"
+
+
+def _text(found: tuple[str, object] | None, default: str) -> str:
+    if found is None:
+        return default
+    place, value = found
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidInput(f"{place} is {value!r}: give a text that is not empty", code="bad_setting")
+    return value.strip()
+
+
+def _seconds(found: tuple[str, object] | None) -> float:
+    if found is None:
+        return LEASE_SECONDS_DEFAULT
+    place, value = found
+    try:
+        seconds = float(str(value))
+    except ValueError:
+        seconds = 0.0
+    if not LEASE_SECONDS_MIN <= seconds < float("inf"):
+        raise InvalidInput(f"{place} is {value!r}: give seconds, at least {LEASE_SECONDS_MIN:g}", code="bad_setting")
+    return seconds
+
+
+def _beside(store: str, file: Path) -> str:
+    """A relative file that pyproject.toml names is beside it, in whatever folder the command runs."""
+    if not store.startswith(_RELATIVE_FILE) or store.startswith(_ABSOLUTE_FILE):
+        return store
+    return f"{_RELATIVE_FILE}{file.parent / store.removeprefix(_RELATIVE_FILE)}"
+
+
+def _project(folder: Path) -> tuple[Mapping[str, object], Path]:
+    """`[tool.surefoot]` of the nearest pyproject.toml, and that file."""
+    nearest = next((f for at in (folder, *folder.parents) if (f := at / "pyproject.toml").is_file()), None)
+    if nearest is None:
+        return {}, folder / "pyproject.toml"
+    table = _table(nearest)
+    unknown = sorted(set(table) - set(NAMES))
+    if unknown:
+        raise InvalidInput(
+            f"{nearest}: [tool.surefoot] has {', '.join(unknown)}; it takes {', '.join(NAMES)}", code="bad_setting"
+        )
+    return table, nearest
+
+
+def _table(file: Path) -> Mapping[str, object]:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise InvalidInput(f"{file} cannot be read: {problem}", code="bad_setting") from None
+    # Reading TOML is slow to load, and a rescue must start fast: most projects have no such table.
+    return _parsed(text, file) if "surefoot" in text else {}
+
+
+def _parsed(text: str, file: Path) -> Mapping[str, object]:
+    import tomllib
+
+    try:
+        found: object = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        raise InvalidInput(f"{file} is not TOML: {problem}", code="bad_setting") from None
+    for name in ("tool", "surefoot"):
+        found = found.get(name, {}) if isinstance(found, dict) else {}
+    return {str(k): v for k, v in found.items()} if isinstance(found, dict) else {}

@@ -1,0 +1,164 @@
+"""surefoot worker: claim runs and drive them, until told to stop, idle, or in need of a fresh process."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from typing import Literal, NoReturn
+
+from surefoot.agent.agent import Agent
+from surefoot.app import EVENTS_PAGE, Surefoot
+from surefoot.cli.output import DONE, Output
+from surefoot.cli.runs import story
+from surefoot.cli.session import opened
+from surefoot.cli.settings import Settings
+from surefoot.cli.userfile import load
+from surefoot.core.state import RunStatus
+from surefoot.errors import SurefootError
+from surefoot.runtime.worker import Worker
+from surefoot.snapshot import public_event
+
+TICK_SECONDS = 0.25
+"""How often the worker's own story is told and its health looked at."""
+GRACE_SECONDS = 10.0
+"""How long calls under way may take to finish once the worker stops."""
+REPLACE_GRACE_SECONDS = 3.0
+"""The same where a call does not end anyway and the process is replaced."""
+LIVE_RUNS_MAX = 200
+
+End = Literal["told", "idle", "unhealthy"]
+
+
+def work(found: argparse.Namespace, settings: Settings, out: Output) -> int:
+    """Work until SIGTERM or SIGINT. Raises InvalidInput, StoreError.
+
+    The process ends by os._exit: a call that does not end must not keep it, and its lock proves the end to others.
+    """
+    code = load(found.file)
+    end = asyncio.run(_work(code.agents, opened(settings, out, code.agents, code.tools, worker=True), found, out))
+    if end == "unhealthy":
+        replace_process()
+    out.document({"ended": end})
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(DONE)
+
+
+async def _work(agents: tuple[Agent, ...], sf: Surefoot, found: argparse.Namespace, out: Output) -> End:
+    told = _signals(out)
+    async with sf:
+        worker = sf.worker
+        assert worker is not None, "opened with worker=True"
+        names = ", ".join(a.name for a in agents) or "no agent"
+        out.note(f"worker {worker.id} (process {os.getpid()}) on {sf.store.path}: {names}")
+        told_of = _Story(sf, worker, out)
+        end = await _until_over(sf, worker, told, told_of, until_idle=found.until_idle)
+        await worker.stop(REPLACE_GRACE_SECONDS if end == "unhealthy" else GRACE_SECONDS)
+        await told_of.tell()
+        if end == "unhealthy":
+            # The leases of calls that do not end stay: closing the store here would change nothing about them.
+            return end
+    out.note(f"worker stopped ({end})")
+    return end
+
+
+async def _until_over(sf: Surefoot, worker: Worker, told: asyncio.Event, told_of: _Story, *, until_idle: bool) -> End:
+    while not told.is_set():
+        if worker.unhealthy is not None:
+            return "unhealthy"
+        if until_idle and await _idle(sf, worker):
+            return "idle"
+        tick = asyncio.ensure_future(sf.doors.clock.sleep(TICK_SECONDS))
+        stop = asyncio.ensure_future(told.wait())
+        await asyncio.wait({tick, stop}, return_when=asyncio.FIRST_COMPLETED)
+        tick.cancel()
+        stop.cancel()
+        await told_of.tell()
+    return "told"
+
+
+async def _idle(sf: Surefoot, worker: Worker) -> bool:
+    """True once every run that this worker could take waits for a person or has ended."""
+    if worker.drivers:
+        return False
+    for status in (RunStatus.running, RunStatus.reconciling):
+        for row in await sf.store.runs(sf.tenant, status=status.value, agent=None, before=None, limit=LIVE_RUNS_MAX):
+            agent = sf.agents.get(row.run.agent)
+            ours = row.run.kind == "perform" or (agent is not None and agent.version == row.run.agent_version)
+            if ours and row.blocked_code is None:
+                return False
+    return not worker.drivers
+
+
+def _signals(out: Output) -> asyncio.Event:
+    """Set by the first SIGTERM or SIGINT; the second one ends the process at once."""
+    told = asyncio.Event()
+
+    def stop(number: int) -> None:
+        if told.is_set():
+            os._exit(128 + number)
+        out.note(f"stopping: calls under way may finish within {GRACE_SECONDS:g} s; once more stops at once")
+        told.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop, number)
+    return told
+
+
+class _Story:
+    """Tells what happens to the runs that this worker drives, a line for each event of interest since its start."""
+
+    def __init__(self, sf: Surefoot, worker: Worker, out: Output) -> None:
+        self._sf = sf
+        self._worker = worker
+        self._out = out
+        self._since = sf.store.now().wall
+        self._told: dict[str, int] = {}
+        worker.on_drive = self._taken
+
+    def _taken(self, run_id: str) -> None:
+        self._told.setdefault(run_id, 0)
+
+    async def tell(self) -> None:
+        """What is new since the last time."""
+        for run_id, after in list(self._told.items()):
+            driver = self._worker.drivers.get(run_id)
+            if driver is not None and driver.handle.run.event_sequence <= after:
+                continue
+            try:
+                self._told[run_id] = await self._tell_run(run_id, after)
+            except SurefootError as problem:
+                self._out.note(f"{run_id}: its events cannot be read ({problem.code})")
+            if driver is None:
+                self._told.pop(run_id, None)
+
+    async def _tell_run(self, run_id: str, after: int) -> int:
+        while page := await self._sf.store.events(self._sf.tenant, run_id, after, EVENTS_PAGE):
+            after = page[-1].sequence
+            new = [public_event(line) for line in page if line.at.wall >= self._since]
+            for line in await story(self._sf, new, self._out.language) if new else []:
+                self._out.note(f"{run_id}  {line}")
+        return after
+
+
+def replace_process() -> NoReturn:
+    """Start this command anew in this process's place: what does not end, ends with the old program.
+
+    Nothing is inherited but the standard streams: the lock of the old worker is free unless a child of it lives.
+    """
+    for descriptor in _descriptors():
+        if descriptor > 2:
+            try:
+                os.set_inheritable(descriptor, False)
+            except OSError:
+                continue  # closed since it was listed
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def _descriptors() -> list[int]:
+    return [int(name) for name in os.listdir("/dev/fd") if name.isdigit()]

@@ -84,12 +84,7 @@ class AgentLoop:
         body = redact_json(self._ctx.redactor, assistant_body(answer))
         result = redact_json(self._ctx.redactor, msgspec.json.encode({"text": _stored_text(body)}))
 
-        def record(d: Draft, step_id: str, attempt: int, questions: Questions) -> None:
-            record_model_answer(d, step_id, attempt, body, calls)
-            if not calls and not d.run.queued:
-                complete_run(d, result)
-
-        return record
+        return _Record(body, result, calls)
 
     def sort_model_error(self, step: Step, error: Exception) -> tuple[Outcome, bool]:
         """429, 5xx and time-outs back off on the same step; what a person can mend is asked; the rest ends the run."""
@@ -107,6 +102,25 @@ class AgentLoop:
         if isinstance(error, ModelRefused):
             return Outcome("refused", code="model_refused_request"), False
         return Outcome("in_doubt", code="model_error", again_s=delay), False
+
+
+class _Record:
+    """Records one answer: its message, its calls, and the run's end if there are none."""
+
+    def __init__(self, body: bytes, result: bytes, calls: list[ProposedCall]) -> None:
+        self._body = body
+        self._result = result
+        self._calls = calls
+        self.known = {
+            call.input_ref: (msgspec.json.decode(call.data, type=dict[str, object]), call.safe_input)
+            for call in calls
+            if call.input_ref is not None and call.data is not None
+        }
+
+    def __call__(self, d: Draft, step_id: str, attempt: int, questions: Questions) -> None:
+        record_model_answer(d, step_id, attempt, self._body, self._calls)
+        if not self._calls and not d.run.queued:
+            complete_run(d, self._result)
 
 
 def _stored_text(body: bytes) -> str:

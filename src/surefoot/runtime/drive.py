@@ -40,7 +40,8 @@ class Driver:
         self.failure: BaseException | None = None
         self._owner_died = owner_died
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._poked = asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None
+        self._awake = False
         self._changed = False
 
     # Life
@@ -70,18 +71,18 @@ class Driver:
     def poke(self) -> None:
         """Somebody else appended: look at the run again."""
         self._changed = True
-        self._poked.set()
+        self._wake()
 
     def renewed(self, until: float) -> None:
         """The lease was renewed; what waited for more of it may begin."""
         self.held.lease_until = until
         if not self._tasks:
-            self._poked.set()
+            self._wake()
 
     def stop(self) -> None:
         """Begin nothing more; calls under way go on."""
         self.held.stopping = True
-        self._poked.set()
+        self._wake()
 
     def lose(self) -> None:
         """The lease is gone: calls are told to stop; what they did becomes evidence."""
@@ -92,7 +93,7 @@ class Driver:
         """Tell every call to stop."""
         for task in self._tasks.values():
             task.cancel()
-        self._poked.set()
+        self._wake()
 
     async def _drain(self) -> None:
         tasks = list(self._tasks.values())
@@ -108,20 +109,30 @@ class Driver:
         if not self._tasks and not self.held.stopping and delay > self.held.hold_s:
             await self._release()
             return
-        poked = asyncio.ensure_future(self._wait_poke())
-        timer = asyncio.ensure_future(self.ctx.doors.clock.sleep(min(delay, REST_SECONDS_MAX)))
-        try:
-            await asyncio.wait({*self._tasks.values(), poked, timer}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            poked.cancel()
-            timer.cancel()
-        self._poked.clear()
+        await self._pause(min(delay, REST_SECONDS_MAX))
         if self._changed:
             self._changed = False
             await self._look_again()
 
-    async def _wait_poke(self) -> None:
-        await self._poked.wait()
+    async def _pause(self, seconds: float) -> None:
+        """Until `_wake`, or so long. A bare future and the loop's timer: this is on the path of every step."""
+        if self._awake:
+            self._awake = False
+            return
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        timer = loop.call_later(seconds, self._wake)
+        try:
+            await self._waiter
+        finally:
+            timer.cancel()
+            self._waiter = None
+            self._awake = False
+
+    def _wake(self) -> None:
+        self._awake = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     async def _look_again(self) -> None:
         """Another writer appended: a cancelled run aborts its model call and its reads; effects run to their end."""
@@ -227,7 +238,14 @@ class Driver:
         if error is not None:
             self.failure = error
             self.lose()
-        self._poked.set()
+        if self._needs_main():
+            self._wake()
+
+    def _needs_main(self) -> bool:
+        """Every task goes on by itself; the main line is for what none of them sees: times, doubt, and rest."""
+        others = [s for s in self.handle.run.steps.values() if s.id not in self._tasks]
+        due = any(s.status is StepStatus.pending or s.look_at is not None for s in others)
+        return due or not self._tasks or self.held.lost or self.held.stopping
 
     async def _then_launch(self, work: Coroutine[None, None, list[str]]) -> None:
         self._launch(await work)
@@ -245,6 +263,7 @@ class Driver:
         except Exception as error:
             await self._model_failed(step, error)
             return
+        self.held.remember(record.known)
         questions = await self.held.questions(step)
 
         def command(d: Draft) -> list[str]:
@@ -297,7 +316,6 @@ class Driver:
             return self.held.go_on(d)
 
         await self._record(command, step.id)
-        self.held.forget(step.id)
 
     async def _record(self, command: Callable[[Draft], list[str]], step_id: str) -> None:
         """Record an end, without bound while the lease token is ours; with the lease lost it becomes evidence."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -12,12 +12,12 @@ from surefoot.core.decide import Start, approval_over, start_step
 from surefoot.core.draft import Draft
 from surefoot.core.ends import fail_step
 from surefoot.core.payloads import result_body
-from surefoot.core.state import STEP_ENDS, EffectClass, Run, Step, StepStatus, StepType, wake_times
+from surefoot.core.state import EffectClass, Run, Step, StepStatus, StepType, wake_times
 from surefoot.errors import LeaseLost, NotAllowed
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import Call
 from surefoot.runtime.handle import Handle
-from surefoot.runtime.loop import Loop
+from surefoot.runtime.loop import Known, Loop
 from surefoot.runtime.questions import Questions
 from surefoot.runtime.registry import RunnableTool
 
@@ -44,7 +44,8 @@ class Held:
         """Calls that did not end after their time-out, by step."""
         self.others_busy: Callable[[], bool] = bool
         self.accounts: dict[str, str | None] = {}
-        self._arguments: dict[str, dict[str, object]] = {}
+        self._known: dict[str, Known] = {}
+        """Requests by their blob's name, as far as they passed through this process."""
 
     @property
     def run(self) -> Run:
@@ -111,22 +112,23 @@ class Held:
 
     async def arguments(self, step: Step) -> dict[str, object]:
         """The exact arguments of a step, from its request blob. Raises Unreadable."""
-        found = self._arguments.get(step.id)
-        if found is None:
-            data = await self.ctx.store.blob(self.ctx.tenant_id, step.input_ref or "")
-            found = msgspec.json.decode(data, type=dict[str, object])
-            if step.status not in STEP_ENDS:
-                self._arguments[step.id] = found
-        return found
-
-    def forget(self, step_id: str) -> None:
-        """The step ended: its arguments are not needed again."""
-        self._arguments.pop(step_id, None)
+        known = self._known.get(step.input_ref or "")
+        if known is not None:
+            return known[0]
+        data = await self.ctx.store.blob(self.ctx.tenant_id, step.input_ref or "")
+        return msgspec.json.decode(data, type=dict[str, object])
 
     async def view(self, step: Step) -> bytes:
         """The redacted arguments, as people see them."""
+        known = self._known.get(step.input_ref or "")
+        if known is not None:
+            return known[1]
         row = await self.ctx.store.step(self.ctx.tenant_id, step.id)
         return row.safe_input or b"{}"
+
+    def remember(self, known: Mapping[str, Known]) -> None:
+        """Keep the requests of the newest answer of the model; older ones are read from their blobs."""
+        self._known = dict(known)
 
     async def questions(self, step: Step) -> Questions:
         """The questions that a command on the step may ask. Reads and model calls are asked about without arguments."""

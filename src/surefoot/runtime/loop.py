@@ -39,8 +39,17 @@ class Loop(Protocol):
         ...
 
 
+Known = tuple[dict[str, object], bytes]
+"""A request's arguments, and their redacted view as JSON."""
+
+
 class RecordModel(Protocol):
     """A command that records a model's answer."""
+
+    @property
+    def known(self) -> Mapping[str, Known]:
+        """The requests of the answer's calls by the names of their blobs."""
+        ...
 
     def __call__(self, d: Draft, step_id: str, attempt: int, questions: Questions) -> None:
         """Emit the events."""

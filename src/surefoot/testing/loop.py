@@ -8,16 +8,23 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context as Variables
-from typing import TypeVar, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, Unpack
 
 from surefoot.testing.clock import ManualClock
+
+if TYPE_CHECKING:
+    # Everything that has to do with sockets, signals and programs stays what the base makes of it: not implemented. A
+    # type checker would call such a class abstract.
+    from asyncio import SelectorEventLoop as _Base
+else:
+    from asyncio import AbstractEventLoop as _Base
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 THREAD_WAIT_SECONDS = 0.005
 
 
-class VirtualLoop(asyncio.AbstractEventLoop):
+class VirtualLoop(_Base):
     """asyncio's loop without a selector. Whoever owns it calls `step` while something is ready, then moves the clock.
 
     `asyncio.sleep`, `asyncio.timeout` and `call_later` of the code under test take no time of the wall. Functions in an
@@ -98,7 +105,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return self.clock.elapsed
 
     def call_soon(
-        self, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Variables | None = None
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Variables | None = None
     ) -> asyncio.Handle:
         """Run `callback` at the next step."""
         handle = asyncio.Handle(callback, args, self, context)
@@ -106,7 +113,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return handle
 
     def call_soon_threadsafe(
-        self, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Variables | None = None
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Variables | None = None
     ) -> asyncio.Handle:
         """The same from a thread. Raises RuntimeError on a closed loop."""
         if self._closed:
@@ -117,13 +124,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return handle
 
     def call_later(
-        self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Variables | None = None
+        self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Variables | None = None
     ) -> asyncio.TimerHandle:
         """Run `callback` after `delay` seconds."""
         return self.call_at(self.clock.elapsed + delay, callback, *args, context=context)
 
     def call_at(
-        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Variables | None = None
+        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Variables | None = None
     ) -> asyncio.TimerHandle:
         """Run `callback` at `when`."""
         timer = asyncio.TimerHandle(when, callback, args, self, context)
@@ -140,7 +147,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def create_task(
         self,
-        coro: Generator[object, None, T] | Coroutine[object, object, T],
+        coro: Generator[asyncio.Future[object] | None, None, T] | Coroutine[object, object, T],
         *,
         name: str | None = None,
         context: Variables | None = None,
@@ -148,9 +155,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """A task of this loop."""
         return asyncio.Task(coro, loop=self, name=name, context=context)
 
-    def run_in_executor(
-        self, executor: object, func: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]
-    ) -> asyncio.Future[T]:
+    def run_in_executor(self, executor: object, func: Callable[[Unpack[Ts]], T], *args: *Ts) -> asyncio.Future[T]:
         """Call `func` in place: a thread would make the order of things a matter of chance."""
         future: asyncio.Future[T] = asyncio.Future(loop=self)
         try:

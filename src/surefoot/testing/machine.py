@@ -1,14 +1,13 @@
 """A simulated machine: processes on loops of their own, one clock, a target outside, and what befalls them.
 
-Everything runs in one thread and in virtual time. The machine chooses who goes next (by chance from a seed, or in turn),
-and moves the clock when nobody can. A killed process is simply not stepped any more, as after SIGKILL: none of its
+Everything runs in one thread and in virtual time. The machine chooses who goes next (by chance from a seed, or in
+turn), and moves the clock when nobody can. A killed process is simply not stepped any more, as after SIGKILL: none of its
 `finally` blocks runs while the story goes on. A stopped one is stepped again later, when the clock has moved.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import heapq
 import random
 from collections.abc import Callable, Coroutine
@@ -86,6 +85,9 @@ class Process:
         self.failure: BaseException | None = None
         self.on_death: list[Callable[[], None]] = []
         """What the operating system does when the process is gone: closes files, frees locks."""
+        self.on_end: list[Callable[[], None]] = []
+        """Who has to know that it does nothing more."""
+        self._leaves_lock = True
         self.frozen_until: float | None = None
         """`clock.elapsed` at which it goes on; infinite for one that never does."""
         self._task = self.loop.create_task(main(self))
@@ -109,14 +111,29 @@ class Process:
         """Let it go on."""
         self.frozen_until = None
 
-    def kill(self) -> None:
-        """SIGKILL: from here on no door of it opens, nothing of it is cleaned up, its lock is free."""
-        self.dead = True
+    def kill(self, *, proven: bool = True) -> None:
+        """SIGKILL: from here on no door of it opens, and nothing of it is cleaned up.
 
-    def kill_here(self) -> None:
+        Its lock is free, so that its death is proven; else something of it still holds the lock, and only the end of
+        its leases lets others take over.
+        """
+        self.dead = True
+        self._leaves_lock = proven
+
+    def kill_here(self, *, proven: bool = True) -> None:
         """The same from inside one of its own passages, which does not return."""
-        self.kill()
+        self.kill(proven=proven)
         raise Killed(self.name)
+
+    def release(self) -> None:
+        """What the operating system does, once."""
+        actions, self.on_death = self.on_death, []
+        for action in actions:
+            action()
+
+    def say(self, text: str) -> None:
+        """A line of the trace."""
+        self.machine.say(f"{self.name}: {text}")
 
     def check_alive(self) -> None:
         """Raise Killed in what still runs of a dead process."""
@@ -138,8 +155,8 @@ class Process:
 class Machine:
     """Runs processes until a condition holds. One seed gives one story.
 
-    `url` names their store; `in_turn` steps them one after another instead of by chance, for stories that have to be the
-    same again after a change of something else.
+    `in_turn` steps processes one after another instead of by chance, for stories that have to be the same again after a
+    change of something else.
     """
 
     def __init__(
@@ -159,6 +176,8 @@ class Machine:
         self.processes: list[Process] = []
         self.observe: Observer = unobserved
         self.trace: Callable[[str], None] | None = None
+        self.closing = False
+        """The story is over: nothing is started any more."""
         self._in_turn = in_turn
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         self._tie = 0
@@ -188,7 +207,7 @@ class Machine:
     # Running
 
     def run_until(self, done: Callable[[], bool], *, seconds: float = 10 * 86_400.0) -> None:
-        """Step and move the clock until `done()`. Raises Stalled after `seconds` of virtual time, or where nothing moves."""
+        """Step and move the clock until `done()`. Raises Stalled after `seconds` of virtual time, or if nothing moves."""
         end = self.clock.elapsed + seconds
         steps = 0
         while not done():
@@ -265,10 +284,12 @@ class Machine:
 
     def bury_all(self) -> None:
         """End everything quietly: no door opens any more, and the remains of all tasks are cleared away."""
+        self.closing = True
         for process in list(self.processes):
             process.dead = True
             self._bury(process)
         for process in self._buried:
+            process.release()
             _clear_away(process)
         self._buried.clear()
 
@@ -279,8 +300,10 @@ class Machine:
         if process.ended and not process.dead:
             # A program that ends takes with it what it left running.
             process.dead = True
-        deaths, process.on_death = process.on_death, []
-        for action in deaths:
+        if process._leaves_lock:
+            process.release()
+        ends, process.on_end = process.on_end, []
+        for action in ends:
             action()
 
 
@@ -349,8 +372,3 @@ def _clear_away(process: Process) -> None:
             task.cancel()
         process.loop.step(10_000)
     process.loop.close()
-
-
-def collect() -> None:
-    """Free the cycles of a finished story; called between stories, where the collector is switched off inside."""
-    gc.collect()

@@ -1,4 +1,4 @@
-"""The HTTP door without sockets: requests travel in virtual time to a target, judged as the real transport judges them."""
+"""The HTTP door without sockets: requests travel in virtual time, judged as the real transport judges them."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class _Transport:
 
 
 def send(process: Process, wire: WireRequest, trip: Trip) -> asyncio.Future[Outcome]:
-    """The bytes have left: the request arrives whatever becomes of the process. The future has its outcome, if it comes."""
+    """The bytes have left: the request arrives whatever becomes of the process. The future gets its outcome."""
     machine = process.machine
     reply: asyncio.Future[Outcome] = asyncio.Future(loop=process.loop)
     machine.stir()

@@ -8,7 +8,7 @@ from surefoot.core.draft import Draft
 from surefoot.core.people import Decision, decide_action, is_replay
 from surefoot.core.reconcile import Look, record_report
 from surefoot.core.values import clean_text
-from surefoot.errors import AlreadyDecided, InvalidInput, NotFound
+from surefoot.errors import AlreadyDecided, InvalidInput, NotFound, SurefootError
 from surefoot.runtime.context import Context
 from surefoot.runtime.handle import Handle
 from surefoot.runtime.questions import Questions
@@ -23,8 +23,17 @@ async def handle_of(ctx: Context, run_id: str, step_id: str | None = None) -> Ha
 async def decide_about(ctx: Context, action_id: str, decision: Decision) -> ActionRow:
     """Record the one decision about an action; the same one again under its key answers what is recorded.
 
-    Raises NotFound, AlreadyDecided, NotAllowed (`action_expired`, `input_changed`), InvalidInput.
+    A refused one is logged. Raises NotFound, AlreadyDecided, NotAllowed (`action_expired`, `input_changed`),
+    InvalidInput.
     """
+    try:
+        return await _decide(ctx, action_id, decision)
+    except SurefootError as refusal:
+        ctx.log(f"decision {decision.decision!r} of {decision.by!r} about {action_id!r} was refused ({refusal.code})")
+        raise
+
+
+async def _decide(ctx: Context, action_id: str, decision: Decision) -> ActionRow:
     if not decision.by.strip():
         raise InvalidInput("a decision is somebody's: by=… names the person")
     if decision.reason is not None:

@@ -31,10 +31,10 @@ class Block:
 
 def _blocks() -> list[Block]:
     paths = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
-    return [block for path in paths for block in _blocks_of(path)]
+    return [block for path in paths for block in blocks_of(path)]
 
 
-def _blocks_of(path: Path) -> list[Block]:
+def blocks_of(path: Path) -> list[Block]:
     text = path.read_text(encoding="utf-8")
     return [
         Block(path, text.count("\n", 0, match.start("code")), match["code"], match["run"] is not None)
@@ -43,13 +43,13 @@ def _blocks_of(path: Path) -> list[Block]:
 
 
 def test_the_readme_shows_an_agent_and_a_block_that_runs() -> None:
-    blocks = _blocks_of(ROOT / "README.md")
+    blocks = blocks_of(ROOT / "README.md")
     assert any("Agent(" in block.code for block in blocks)
     assert any(block.runs for block in blocks)
 
 
 def test_both_readmes_hold_the_same_code() -> None:
-    english, chinese = (_blocks_of(ROOT / name) for name in ("README.md", "README.zh-CN.md"))
+    english, chinese = (blocks_of(ROOT / name) for name in ("README.md", "README.zh-CN.md"))
     assert english
     assert [_without_comments(block) for block in english] == [_without_comments(block) for block in chinese]
 

@@ -113,6 +113,10 @@ class Worker:
         """The points that it has reached."""
         return self._notes.read_text().splitlines() if self._notes.exists() else []
 
+    def noted_at(self) -> float:
+        """When it reached its last point (wall, seconds)."""
+        return self._notes.stat().st_mtime
+
     def kill(self) -> None:
         """SIGKILL, and await the end."""
         self.process.kill()

@@ -209,11 +209,8 @@ def message_view(row: MessageRow) -> MessageView:
 
 
 def at_rest(snapshot: RunSnapshot) -> bool:
-    """True where a run has ended, or a person is asked and nothing goes on without an answer."""
-    asked = any(action.status == "waiting" for action in snapshot.pending_actions)
-    return snapshot.status in ("completed", "failed", "cancelled", "waiting_for_user") or (
-        asked and snapshot.status != "running"
-    )
+    """True where a run has ended, or nothing in it goes on without a person's answer."""
+    return snapshot.status in ("completed", "failed", "cancelled", "waiting_for_user")
 
 
 def action_view(row: ActionRow) -> ActionView:

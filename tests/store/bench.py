@@ -18,7 +18,7 @@ class ShiftedClock(SystemClock):
     def __init__(self) -> None:
         super().__init__()
         self.shift = 0.0
-        self.boot = "boot-1"
+        self.boot = super().boot_id()
         self.boot_shift = 0.0
 
     def now(self) -> Instant:

@@ -1,7 +1,7 @@
 """When the log is copied into the file. Not inside commits, as SQLite does by itself: that would add syncs to them.
 
-A commit therefore costs one sync. A checkpoint costs two more and comes when nothing was appended for two ticks of the
-event loop and the log holds more than 1,000 pages, or at 4,000 pages under load.
+A commit therefore costs one sync. A checkpoint costs two more and comes when nothing was appended for four ticks of
+the event loop and the log holds more than 1,000 pages, or at 4,000 pages under load.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from surefoot.store.sqlite.file import Busy, SqliteFile, wal_frames
 IDLE_PAGES_MIN = 1_000
 FORCED_PAGES_MIN = 4_000
 FORCED_LOOK_COMMITS = 32
-IDLE_TICKS = 2
+IDLE_TICKS = 4
 
 
 class Checkpointer:

@@ -163,6 +163,13 @@ class SqliteFile:
             raise self._translate(error) from error
         return rows
 
+    def exhaust(self, name: str) -> None:
+        """Execute a pragma that works a page at each step, to its end: `execute` would take the first step only."""
+        try:
+            self._open().executescript(self._sql[name])
+        except sqlite3.Error as error:
+            raise self._translate(error) from error
+
     def one(self, name: str, params: Params = ()) -> Row | None:
         """The only row, or None."""
         rows = self.all(name, params)

@@ -195,20 +195,27 @@ class SqliteReads:
 
     def _load(self, row: Row, step_id: str | None) -> Run:
         params = {"tenant_id": row["tenant_id"], "run_id": row["id"], "step_id": step_id}
-        attempts = records.read_attempts(self._file.all("attempts_live", params))
-        lines = self._file.all("steps_live", params)
-        steps = [records.read_step(line, attempts.get(str(line["id"]), ())) for line in lines]
+        steps = self._kept_steps(params)
         asked = self._file.all("actions_waiting", params)
         for action_id in {step.action_id for step in steps if step.action_id is not None}:
             asked += self._file.all("action_approved", {**params, "action_id": action_id})
         if step_id is not None and all(step.id != step_id for step in steps):
             steps.append(self._closed_step(str(row["tenant_id"]), str(row["id"]), step_id))
-            steps.sort(key=lambda step: step.sequence)
             asked += self._file.all("actions_of_step", params)
+        steps.sort(key=lambda step: step.sequence)
         # A question may come by two ways; the order is that of asking.
         by_arrival = dict(sorted(((records.arrival(line), line) for line in asked), key=itemgetter(0)))
-        actions = [records.read_action(line) for line in by_arrival.values()]
-        return records.read_run(row, steps, actions)
+        return records.read_run(row, steps, [records.read_action(line) for line in by_arrival.values()])
+
+    def _kept_steps(self, params: Mapping[str, object]) -> list[Step]:
+        """What `forget_closed` keeps: the live steps, and closed ones about which a person is asked."""
+        attempts = records.read_attempts(self._file.all("attempts_live", params))
+        live = self._file.all("steps_live", params)
+        steps = [records.read_step(line, attempts.get(str(line["id"]), ())) for line in live]
+        closed = self._file.all("steps_asked", params)
+        return steps + [
+            records.read_step(line, self._attempts(str(line["tenant_id"]), str(line["id"]))) for line in closed
+        ]
 
     def _closed_step(self, tenant_id: str, run_id: str, step_id: str) -> Step:
         line = self._file.one("step_get", {"tenant_id": tenant_id, "step_id": step_id})

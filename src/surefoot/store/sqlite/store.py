@@ -61,6 +61,11 @@ class SqliteStore(SqliteReads):
                     self._workers.remove_all_locks()
         self._data_version = self._file.value("data_version")
 
+    @property
+    def busy(self) -> bool:
+        """Whether appends wait for another process's lock."""
+        return self._writer.busy
+
     def now(self) -> Instant:
         """The clock door: SQLite has no clock of its own."""
         return self._clock.now()
@@ -262,7 +267,7 @@ class SqliteStore(SqliteReads):
         while not counts or counts[-1]["runs"]:
             counts.append(await self._call(lambda tx: upkeep.prune_some(tx, tenant_id, ended_before)))
         counts.append(await self._call(lambda tx: upkeep.prune_rest(tx, tenant_id, ended_before, blobs_before)))
-        await self._patiently(lambda: self._file.all("incremental_vacuum"))
+        await self._patiently(lambda: self._file.exhaust("incremental_vacuum"))
         await self._patiently(lambda: self._file.all("checkpoint"))
         return upkeep.added(counts)
 

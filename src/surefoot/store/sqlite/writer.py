@@ -129,6 +129,11 @@ class Writer:
         self._schedule()
         return job.future
 
+    @property
+    def busy(self) -> bool:
+        """Whether it waits for another process's lock."""
+        return self._busy_since is not None
+
     async def drain(self) -> None:
         """Wait until nothing is queued; what then cannot be written has told its own callers."""
         while self._queue:

@@ -467,7 +467,7 @@ WHERE tenant_id = :tenant_id AND id IN (SELECT value FROM json_each(:run_ids))
 SELECT id FROM run WHERE tenant_id = :tenant_id ORDER BY id
 
 -- name: steps_live
--- What a run in memory has to keep of its steps: the condition of the index step_live.
+-- The live steps of a run, by the condition of the index step_live.
 SELECT * FROM step INDEXED BY step_live
 WHERE tenant_id = :tenant_id AND run_id = :run_id AND (status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL)
 ORDER BY sequence
@@ -479,6 +479,15 @@ CROSS JOIN attempt ON attempt.tenant_id = step.tenant_id AND attempt.step_id = s
 WHERE step.tenant_id = :tenant_id AND step.run_id = :run_id
     AND (step.status NOT IN ('succeeded', 'failed') OR step.look_at IS NOT NULL)
 ORDER BY step.sequence, attempt.number
+
+-- name: steps_asked
+-- Closed steps of a run about which a person is asked: a run in memory keeps them too.
+SELECT * FROM step
+WHERE tenant_id = :tenant_id AND status IN ('succeeded', 'failed') AND look_at IS NULL AND id IN (
+    SELECT pending_action.step_id FROM pending_action
+    WHERE pending_action.tenant_id = :tenant_id AND pending_action.run_id = :run_id
+        AND pending_action.status = 'waiting'
+)
 
 -- name: steps_all
 -- All steps of a run.

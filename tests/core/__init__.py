@@ -1,0 +1,1 @@
+"""The pure core: its tables, its laws, and each road of doubt."""

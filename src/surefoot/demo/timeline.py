@@ -64,8 +64,14 @@ def _of_event(recorded: Recorded, facts: Facts) -> Line | None:
     text = _text(event, facts.step)
     if text is None:
         return None
-    first = isinstance(event, ev.AttemptEnded) and event.attempt < facts.step.attempt
-    return Line(at, by or (facts.workers[0][1] if first else _worker_at(at, facts)), text)
+    began = _began(event.attempt, facts) if isinstance(event, ev.AttemptEnded) else at
+    return Line(at, by or _worker_at(began, facts), text)
+
+
+def _began(attempt: int, facts: Facts) -> float:
+    """When an attempt of the step began: its late end is told by the worker that began it."""
+    mine = [r for r in facts.events if isinstance(r.event, ev.StepStarted) and _ours(r.event.step_id, facts)]
+    return next((r.at.wall for r in mine if isinstance(r.event, ev.StepStarted) and r.event.attempt == attempt), 0.0)
 
 
 def _decided_by(recorded: Recorded, facts: Facts) -> str | None:
@@ -108,7 +114,7 @@ def _text(event: ev.AnyEvent, step: Step) -> str | None:
         case ev.StepGivenUp():
             return f"{number} keeps its unknown outcome; the model is told that nobody knows"
         case ev.AttemptEnded(attempt=attempt, end=end):
-            return f"goes on where it stood, and may not write any more: attempt {attempt} ended as {end.value}"
+            return f"goes on where it stood, and may not write any more: attempt {attempt} ends as {end.value}"
         case ev.RunStatusChanged(to_status=status):
             return RUN_STATES.get(status.value, f"the run is {status.value}")
         case ev.RunCompleted():

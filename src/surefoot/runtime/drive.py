@@ -40,6 +40,7 @@ class Driver:
         self.failure: BaseException | None = None
         self._owner_died = owner_died
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._recording: set[asyncio.Task[object] | None] = set()
         self._waiter: asyncio.Future[None] | None = None
         self._awake = False
         self._changed = False
@@ -90,16 +91,16 @@ class Driver:
         self.cancel()
 
     def cancel(self) -> None:
-        """Tell every call to stop."""
+        """Tell every call to stop, once. What writes down an end is left alone: it is what others will know."""
         for task in self._tasks.values():
-            task.cancel()
+            if task not in self._recording and not task.cancelling():
+                task.cancel()
         self._wake()
 
     async def _drain(self) -> None:
         tasks = list(self._tasks.values())
         if self.held.lost:
-            for task in tasks:
-                task.cancel()
+            self.cancel()
         if tasks:
             await asyncio.wait(tasks)
 
@@ -309,13 +310,18 @@ class Driver:
         await self._record_end(step, Sorter(tool.name, op, step.rules, self.ctx.redactor, 0.5).sort(call.done))
 
     async def _record_end(self, step: Step, outcome: Outcome) -> None:
-        questions = await self.held.questions(step)
+        task = asyncio.current_task()
+        self._recording.add(task)
+        try:
+            questions = await self.held.questions(step)
 
-        def command(d: Draft) -> list[str]:
-            record_outcome(d, step.id, step.attempt, outcome, questions)
-            return self.held.go_on(d)
+            def command(d: Draft) -> list[str]:
+                record_outcome(d, step.id, step.attempt, outcome, questions)
+                return self.held.go_on(d)
 
-        await self._record(command, step.id)
+            await self._record(command, step.id)
+        finally:
+            self._recording.discard(task)
 
     async def _record(self, command: Callable[[Draft], list[str]], step_id: str) -> None:
         """Record an end, without bound while the lease token is ours; with the lease lost it becomes evidence."""

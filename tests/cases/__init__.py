@@ -1,1 +1,1 @@
-"""Failures that people reported of durable agents, each retold as a story to go through, and judged by the World's log."""
+"""Failures that people reported of durable agents, each retold as a story and judged by the World's own log."""

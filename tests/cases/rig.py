@@ -1,7 +1,7 @@
 """What all field cases share: a World, agents with scripted models, and the judge that looks at every story's end.
 
-A `Case` knows what stands outside and judges it. `Sim` plays it in virtual time on simulated processes, `Live` with real
-sockets and real processes, where a person's hand is either Python or the command line.
+A `Case` knows what stands outside and judges it. `Sim` plays it in virtual time on simulated processes, `Live` with
+real sockets and real processes, where a person's hand is either Python or the command line.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import ParamSpec, Protocol
 
 import msgspec
 
 from surefoot import Agent, Approval, Surefoot
-from surefoot.agent.tools import Tool
+from surefoot.agent.tools import ApprovalChoice, Tool
 from surefoot.app import system_doors
 from surefoot.connectors import github
 from surefoot.core.audit import check_run
@@ -30,7 +30,7 @@ from surefoot.store.sqlite import SqliteStore
 from surefoot.testing import faults as f
 from surefoot.testing.histories import validate_history
 from surefoot.testing.machine import Machine, Process
-from surefoot.testing.model import FakeModel
+from surefoot.testing.model import FakeModel, ScriptedCall
 from surefoot.testing.model import Step as Scripted
 from surefoot.testing.wire import Applied, Received
 from surefoot.testing.world import BOT, World
@@ -43,20 +43,21 @@ COMMENTS = f"/repos/{REPO}/issues/{NUMBER}/comments"
 ISSUE = f"/repos/{REPO}/issues/{NUMBER}"
 SECRET = "the keyring of the field cases is known to the test"
 DAY = 86_400.0
+Script = Sequence[Scripted]
 AT_REST = frozenset({"completed", "failed", "cancelled", "waiting_for_user", "reconciling"})
 
 read_pull = github.read_pull_request
-READ = ("read_pull_request", {"repo": REPO, "number": NUMBER})
+READ: ScriptedCall = ("read_pull_request", {"repo": REPO, "number": NUMBER})
 
 
 def post_comment(*, gated: bool = False, gate_on: str = "", settle: float = 5.0, expires: float = DAY) -> Tool:
     """The fixture's tool: one comment, found again by its hidden marker; gated always, or on a word in its text."""
     when = (lambda body: gate_on in body) if gate_on else None
-    approval = Approval(when=when, expires=expires) if gated or gate_on else "never"
+    approval: ApprovalChoice = Approval(when=when, expires=expires) if gated or gate_on else "never"
     return github.create_issue_comment.using(approval=approval, settle=settle)
 
 
-def comment(body: str, number: int = NUMBER) -> tuple[str, dict[str, object]]:
+def comment(body: str, number: int = NUMBER) -> ScriptedCall:
     """A scripted call of it."""
     return "create_issue_comment", {"repo": REPO, "issue_number": number, "body": body}
 
@@ -81,9 +82,7 @@ class Case:
 
     # Making
 
-    def agent(
-        self, script: Sequence[Scripted], *tools: Tool, by_call: bool = False, instructions: str = "Review."
-    ) -> Agent:
+    def agent(self, script: Script, *tools: Tool, by_call: bool = False, instructions: str = "Review.") -> Agent:
         """The agent `reviewer` with a scripted model."""
         model = FakeModel(script, by="call" if by_call else "history")
         self.models.append(model)
@@ -128,7 +127,7 @@ class Case:
     # Judging everything at the end
 
     async def judge(self, clock: Clock) -> None:
-        """What every case also demands: one effect a key, approved bytes, rest, rows that fit, histories that are taken."""
+        """What every case demands too: one effect a key, approved bytes, rest, rows that fit, valid histories."""
         for model in self.models:
             for number, request in enumerate(model.requests):
                 assert validate_history(request.messages) is None, f"request {number} would be refused"
@@ -156,7 +155,9 @@ class Case:
         for step in steps:
             made = self.ours(step.operation_key) if step.operation_key else []
             reported = [e for e in events if type(e.event).__name__ == "DuplicateDetected"]
-            assert len(made) <= 1 or (self.doubles_reported and reported), f"{len(made)} effects of {step.operation_key}"
+            assert len(made) <= 1 or (self.doubles_reported and reported), (
+                f"{len(made)} effects of {step.operation_key}"
+            )
             for effect in made:
                 if step.input_ref is None or effect.kind != "comment":
                     continue
@@ -347,7 +348,8 @@ class PythonHand:
 
     async def message(self, run_id: str, text: str) -> object:
         async with self._live.surefoot(worker=False) as sf:
-            return await sf.message(run_id, text, by="ann")
+            await sf.message(run_id, text, by="ann")
+            return None
 
     async def cancel(self, run_id: str) -> object:
         async with self._live.surefoot(worker=False) as sf:
@@ -424,7 +426,7 @@ class Live(Case):
         assert child.returncode == (exit_code or 0), err.decode()[-2000:]
         return document
 
-    async def child(self, config: dict[str, object]) -> Child:
+    async def child(self, config: Mapping[str, object]) -> Child:
         """A real worker process; see program.py for what it can be told."""
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tests.cases.program", json.dumps(config),
@@ -470,4 +472,3 @@ class Child:
             self.process.kill()
         await self.process.wait()
         return await self._errors
-

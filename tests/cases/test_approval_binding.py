@@ -11,6 +11,7 @@ from tests.cases.rig import (
     Case,
     Hand,
     Live,
+    Script,
     all_events,
     calls_of,
     code_of,
@@ -47,7 +48,7 @@ async def test_c015_what_was_approved_runs_whatever_the_model_would_say_now(live
 async def test_c016_a_call_id_that_comes_again_brings_no_approval_with_it(live: Live, hand: Hand) -> None:
     """The same id with other content waits anew; an exact replay is shown as a repeat and not executed unasked."""
     gated, free = post_comment(gated=True), ("create_issue_comment", comment("First.")[1], "call_1")
-    script = [[free], [("create_issue_comment", comment("Second.")[1], "call_1")], [free], "done"]
+    script: Script = [[free], [("create_issue_comment", comment("Second.")[1], "call_1")], [free], "done"]
     async with live.surefoot(live.agent(script, gated)) as sf:
         run = await waiting_run(live, sf)
         (one,) = run.pending_actions
@@ -125,7 +126,7 @@ async def test_c018_the_rule_is_not_asked_again_after_the_decision(live: Live, h
 
 
 async def test_c019_a_decision_that_matches_nothing_pending_is_refused(live: Live, hand: Hand) -> None:
-    script = [[comment("Short-lived."), comment("Long-lived.", 404)], "done"]
+    script: Script = [[comment("Short-lived."), comment("Long-lived.", 404)], "done"]
     short = post_comment(gated=True, expires=0.4)
     agent = live.agent(script, short)
     foreign = Surefoot(live.url, [agent], worker=True, tenant="other", secret="x" * 32, log=live.lines.append)

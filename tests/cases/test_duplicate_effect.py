@@ -13,6 +13,7 @@ from tests.cases.rig import (
     ISSUE,
     Hand,
     Live,
+    Script,
     Sim,
     all_events,
     calls_of,
@@ -94,7 +95,7 @@ async def test_c003c_a_429_is_waited_for_and_needs_no_look(sim: Sim) -> None:
 
 
 async def test_c004_what_ended_before_a_pause_does_not_run_again(live: Live, hand: Hand) -> None:
-    script: list[object] = [[comment("First.")], [comment("Second, gated.")], "done"]
+    script: Script = [[comment("First.")], [comment("Second, gated.")], "done"]
     child = await live.child({"store": live.url, "script": script, "gate_on": "gated", "start": "Review it."})
     assert await child.line() == "started"
     run_id = await child.line()
@@ -189,7 +190,7 @@ async def send_mail(op: Operation, to: str, text: str) -> Receipt:
     return Receipt(resource_id=str(object_of(reply)["id"]))
 
 
-MAIL = [[("send_mail", {"to": "bob@example.org", "text": "Your invoice."})], "done"]
+MAIL: Script = [[("send_mail", {"to": "bob@example.org", "text": "Your invoice."})], "done"]
 
 
 async def test_c006_a_mail_that_may_have_gone_out_is_asked_about(live: Live, hand: Hand) -> None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 import pytest
 
-from surefoot import Found, Operation, Receipt, Undetermined, effects, tool
+from surefoot import Operation, Receipt, effects, tool
 from surefoot.agent.model import ModelRequest, UserMessage
 from surefoot.connectors import github
+from surefoot.effects import Verdict
 from surefoot.testing import faults as f
 from surefoot.testing.model import ScriptedCall
 from tests.cases.rig import (
     COMMENTS,
     ISSUE,
-    REPO,
     NUMBER,
+    REPO,
     Sim,
     all_events,
     calls_of,
@@ -66,19 +68,19 @@ async def test_c008_a_burst_of_refusals_is_waited_for_and_costs_no_model_work(si
             (step,) = calls_of(run)
             times = [post.at for post in sim.posts() if str(step.operation_key) in post.body]
             refused += len(times) - 1
-            assert all(later - earlier >= 5 for earlier, later in zip(times, times[1:], strict=False))
+            assert all(later - earlier >= 5 for earlier, later in pairwise(times))
         assert refused == 29
 
 
 HERE = 404
 
 
-async def find_here(op: Operation, body: str) -> Found | Undetermined | object:
+async def find_here(op: Operation, body: str) -> Verdict:
     """Look at the one place of `comment_here`."""
     return await github.find_issue_comment(op, REPO, HERE, body)
 
 
-@tool(effect=effects.lookup(find_here, settle=5))  # type: ignore[arg-type]  # the verdict of another lookup
+@tool(effect=effects.lookup(find_here, settle=5))
 async def comment_here(op: Operation, body: str) -> Receipt:
     """Comment on acme/app#404, wherever the text points."""
     return await github.create_issue_comment(op, REPO, HERE, body)

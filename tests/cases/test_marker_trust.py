@@ -12,6 +12,7 @@ from tests.cases.rig import (
     NUMBER,
     REPO,
     Live,
+    Script,
     Sim,
     calls_of,
     comment,
@@ -29,7 +30,7 @@ async def leaked_marker(sf: Surefoot, run_id: str, step_id: str) -> str:
 
 
 async def test_c012_a_marker_that_a_stranger_planted_is_no_proof(live: Live) -> None:
-    script = [[comment("Looks good.")], "done"]
+    script: Script = [[comment("Looks good.")], "done"]
     # The first request that leaves asks for the account, the second one is the POST.
     config = {"store": live.url, "script": script, "start": "Review it.", "kill": {"door": "http.send", "nth": 2}}
     child = await live.child(config)

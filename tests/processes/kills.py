@@ -1,8 +1,8 @@
 """SIGKILL at drawn moments, and in which window of a call's life each of them really fell.
 
 A window that is wide, or that the World can widen by answering slowly, is hit from outside: the test watches the
-World's log or the store and kills. Windows too short for that are hit by the worker itself, at a drawn passage of a door.
-Whatever was aimed at, a kill counts for the window that the store and the World's log say it fell into.
+World's log or the store and kills. Windows too short for that are hit by the worker itself, at a drawn passage of a
+door. Whatever was aimed at, a kill counts for the window that the store and the World's log say it fell into.
 """
 
 from __future__ import annotations
@@ -78,11 +78,16 @@ def _before_from_outside(chance: random.Random) -> Aim:
     )
 
 
+def _slow(chance: random.Random) -> AnyFault:
+    """The request takes effect and is answered late, takes none, or takes it late but within the settle time."""
+    faults: list[AnyFault] = [Delay(SLOW_SECONDS), LostRequest("hang"), Late(SETTLE_SECONDS / 3, "hang")]
+    return chance.choice(faults)
+
+
 def _flight_from_outside(chance: random.Random) -> Aim:
-    fault: AnyFault = chance.choice([Delay(SLOW_SECONDS), LostRequest("hang"), Late(SETTLE_SECONDS / 3, "hang")])
     return Aim(
         FLIGHT,
-        rules=(("POST", COMMENTS, fault),),
+        rules=(("POST", COMMENTS, _slow(chance)),),
         seen=lambda story: bool(story.posts()),
         delay_s=chance.uniform(0, SLOW_SECONDS - 0.1),
     )
@@ -134,9 +139,8 @@ def _sending_by_itself(chance: random.Random) -> Aim:
 
 
 def _flight_by_itself(chance: random.Random) -> Aim:
-    fault: AnyFault = chance.choice([Delay(SLOW_SECONDS), LostRequest("hang"), Late(SETTLE_SECONDS / 3, "hang")])
     points = (_COMMENT, f"kill@{chance.choice(_FIRST_BYTE_LEFT)}")
-    return Aim(FLIGHT, points=points, rules=(("POST", COMMENTS, fault),))
+    return Aim(FLIGHT, points=points, rules=(("POST", COMMENTS, _slow(chance)),))
 
 
 def _committing_by_itself(chance: random.Random) -> Aim:

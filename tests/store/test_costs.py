@@ -13,7 +13,7 @@ import pytest
 from surefoot.core.payloads import MessageBody, StepView
 from surefoot.store.sqlfile import queries
 from surefoot.store.sqlite import SqliteStore
-from surefoot.store.sqlite.checkpoint import IDLE_PAGES_MIN
+from surefoot.store.sqlite.checkpoint import FORCED_PAGES_MIN, IDLE_PAGES_MIN
 from surefoot.store.sqlite.file import wal_frames
 from tests.store.build import TENANT, Story, new_run
 from tests.store.conftest import SqliteBench
@@ -176,6 +176,14 @@ async def test_the_log_is_copied_when_nothing_happens(bench: SqliteBench) -> Non
     await story.append(story.created(story.run.step_count + 1))
     assert wal_frames(bench.path) < IDLE_PAGES_MIN, "the log is used again from its start"
     assert await story.reloaded()
+
+
+async def test_the_log_does_not_grow_without_end_under_load(bench: SqliteBench) -> None:
+    store = await bench.open()
+    stories = [await Story.begin(store, n) for n in range(1, 65)]
+    await asyncio.gather(*[steps(story, 40) for story in stories])
+    most = os.path.getsize(bench.path + "-wal") / 4_120
+    assert most < FORCED_PAGES_MIN * 1.5
 
 
 async def test_frames_of_the_log_are_counted(bench: SqliteBench) -> None:

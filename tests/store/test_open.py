@@ -110,6 +110,19 @@ async def test_a_place_that_cannot_be_written_is_refused(folder: Path) -> None:
         await SqliteStore(str(folder), SystemClock()).open()
 
 
+async def test_a_new_store_is_its_owners_alone(bench: SqliteBench) -> None:
+    store = await bench.open()
+    await Story.begin(store, owner="w")
+    for path in (bench.path, bench.path + "-wal", bench.path + ".workers"):
+        assert os.stat(path).st_mode & 0o077 == 0, path
+
+
+async def test_an_old_sqlite_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 0))
+    with pytest.raises(StoreUnsupported, match=r"3\.37"):
+        await SqliteStore(str(folder / "a.db"), SystemClock()).open()
+
+
 async def test_the_file_of_another_program_is_refused(folder: Path) -> None:
     path = str(folder / "other.db")
     other = sqlite3.connect(path)

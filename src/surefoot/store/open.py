@@ -56,7 +56,8 @@ def mount_table() -> list[tuple[str, str]]:
     if sys.platform == "darwin":
         out = subprocess.run(["/sbin/mount"], capture_output=True, text=True, check=True)
         return macos_mounts(out.stdout)
-    return linux_mounts(Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape"))
+    table = Path("/proc/self/mountinfo")
+    return linux_mounts(table.read_text(encoding="utf-8", errors="surrogateescape")) if table.exists() else []
 
 
 def linux_mounts(mountinfo: str) -> list[tuple[str, str]]:

@@ -14,7 +14,8 @@ from surefoot.store.sqlite.file import Busy, SqliteFile, wal_frames
 
 IDLE_PAGES_MIN = 1_000
 FORCED_PAGES_MIN = 4_000
-FORCED_LOOK_COMMITS = 32
+FORCED_LOOK_ROWS = 1_000
+"""The log is looked at under load each time so many rows were changed: a row is about two pages, often shared."""
 IDLE_TICKS = 4
 
 
@@ -24,6 +25,7 @@ class Checkpointer:
     def __init__(self, file: SqliteFile) -> None:
         self._file = file
         self._commits = 0
+        self._looked_at_row = 0
         self._copied = 0
         self._ticking = False
         self._closed = False
@@ -31,7 +33,9 @@ class Checkpointer:
     def committed(self) -> None:
         """A batch was committed."""
         self._commits += 1
-        if self._commits % FORCED_LOOK_COMMITS == 0:
+        rows = self._file.changes()
+        if rows - self._looked_at_row >= FORCED_LOOK_ROWS:
+            self._looked_at_row = rows
             self._copy_from(FORCED_PAGES_MIN)
         if not self._ticking:
             self._ticking = True

@@ -1,11 +1,12 @@
 """One SQLite connection: settings, named queries, transactions, and the database's errors as ours.
 
-The file itself is never opened by other means than SQLite: closing any descriptor of it would drop, in POSIX, all locks
-that this process has on it.
+The file itself is never opened by other means than SQLite once it is there: closing any descriptor of it would drop, in
+POSIX, all locks that this process has on it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import struct
@@ -21,6 +22,8 @@ from surefoot.store.migrate import Applied, Migration, pending
 from surefoot.store.sqlfile import queries
 
 APPLICATION_ID = 1_937_073_766
+SQLITE_VERSION_MIN = (3, 37, 0)
+"""STRICT tables."""
 
 Row = Mapping[str, object]
 Params = Mapping[str, object] | Sequence[object]
@@ -83,12 +86,24 @@ class SqliteFile:
             raise StoreUnavailable(f"{self.path}: there is no directory {folder}. Create it")
         if not os.access(folder, os.W_OK | os.X_OK):
             raise StoreUnavailable(f"{self.path}: the directory {folder} cannot be written. Change its permissions")
+        if sqlite3.sqlite_version_info < SQLITE_VERSION_MIN:
+            raise StoreUnsupported(
+                f"SQLite {sqlite3.sqlite_version} lacks STRICT tables. Use a Python that brings SQLite 3.37 or newer"
+            )
         try:
+            self._make_private()
             connection = sqlite3.connect(self.path, timeout=0.01, isolation_level=None, cached_statements=256)
         except sqlite3.Error as error:
             raise self._translate(error) from error
+        except OSError as error:
+            raise StoreUnavailable(f"{self.path}: {error.strerror}. Choose a path that can be written") from error
         connection.row_factory = _named
         return connection
+
+    def _make_private(self) -> None:
+        """A new file is its owner's alone, and SQLite gives the log the same permissions. One that exists is let be."""
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
     def _check_owner(self) -> None:
         mark = self.value("pragma_application_id")

@@ -286,6 +286,14 @@ def statements(script: str) -> Iterator[str]:
             statement = ""
 
 
+def wal_bytes(path: str) -> int:
+    """The length of the log's file, which only grows; 0 if there is none."""
+    try:
+        return os.stat(path + "-wal").st_size
+    except OSError:
+        return 0
+
+
 def wal_frames(path: str) -> int:
     """How many frames the log of the database at `path` holds; 0 if there is none.
 

@@ -301,4 +301,4 @@ class Everybody(RuleBasedStateMachine):
 
 
 TestEverybody = Everybody.TestCase
-TestEverybody.settings = settings(max_examples=400, stateful_step_count=60, deadline=None)
+TestEverybody.settings = settings(max_examples=250, stateful_step_count=60, deadline=None)

@@ -92,19 +92,27 @@ def history_faults(recorded: Sequence[Recorded]) -> list[str]:
     ends = [line.sequence for line in recorded if isinstance(line.event, _TERMINAL_EVENTS)]
     if len(ends) > 1:
         found.append(f"the run ended more than once: events {ends}")
-    return found + _starts(recorded, ends)
+    late = [line for line in _starts(recorded) if ends and line.sequence > ends[0]]
+    found += [f"{_where(line)} began after the run's end" for line in late]
+    return found + token_faults(recorded)
 
 
-def _starts(recorded: Sequence[Recorded], ends: Sequence[int]) -> list[str]:
-    found = []
-    token = 0
-    for line in recorded:
-        if not isinstance(line.event, ev.StepStarted):
-            continue
-        where = f"attempt {line.event.attempt} of step {line.event.step_id} (event {line.sequence})"
-        if ends and line.sequence > ends[0]:
-            found.append(f"{where} began after the run's end")
-        if line.event.token < token:
-            found.append(f"{where} began under token {line.event.token}, after one under token {token}")
-        token = max(token, line.event.token)
+def token_faults(recorded: Sequence[Recorded]) -> list[str]:
+    """Attempts that began under a lease token after one had begun under a newer token."""
+    found, newest = [], 0
+    for line in _starts(recorded):
+        token = line.event.token if isinstance(line.event, ev.StepStarted) else newest
+        if token < newest:
+            found.append(f"{_where(line)} began under token {token}, after one under token {newest}")
+        newest = max(newest, token)
     return found
+
+
+def _starts(recorded: Sequence[Recorded]) -> list[Recorded]:
+    return [line for line in recorded if isinstance(line.event, ev.StepStarted)]
+
+
+def _where(line: Recorded) -> str:
+    event = line.event
+    assert isinstance(event, ev.StepStarted)
+    return f"attempt {event.attempt} of step {event.step_id} (event {line.sequence})"

@@ -129,7 +129,7 @@ class _Story:
         machine.observe = self._observe
         with Stage(Cast(scenario.agents, lease_seconds=scenario.lease_seconds)) as stage:
             try:
-                supervisor = Supervisor(machine, stage, "worker")
+                supervisor = Supervisor(machine, "worker", stage.worker())
                 person = machine.start("person", stage.person(self._person))
                 machine.run_until(lambda: person.ended, seconds=STORY_SECONDS_MAX)
             finally:

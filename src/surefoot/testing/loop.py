@@ -149,11 +149,11 @@ class VirtualLoop(_Base):
         self,
         coro: Generator[asyncio.Future[object] | None, None, T] | Coroutine[object, object, T],
         *,
-        name: str | None = None,
+        name: object = None,
         context: Variables | None = None,
     ) -> asyncio.Task[T]:
         """A task of this loop."""
-        return asyncio.Task(coro, loop=self, name=name, context=context)
+        return asyncio.Task(coro, loop=self, name=None if name is None else str(name), context=context)
 
     def run_in_executor(self, executor: object, func: Callable[[Unpack[Ts]], T], *args: *Ts) -> asyncio.Future[T]:
         """Call `func` in place: a thread would make the order of things a matter of chance."""

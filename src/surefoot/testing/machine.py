@@ -1,8 +1,8 @@
 """A simulated machine: processes on loops of their own, one clock, a target outside, and what befalls them.
 
 Everything runs in one thread and in virtual time. The machine chooses who goes next (by chance from a seed, or in
-turn), and moves the clock when nobody can. A killed process is simply not stepped any more, as after SIGKILL: none of its
-`finally` blocks runs while the story goes on. A stopped one is stepped again later, when the clock has moved.
+turn), and moves the clock when nobody can. A killed process is simply not stepped any more, as after SIGKILL: none of
+its `finally` blocks runs while the story goes on. A stopped one is stepped again later, when the clock has moved.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import random
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Literal, Protocol
 
@@ -17,13 +18,14 @@ from surefoot.core.state import Instant
 from surefoot.doors import Doors
 from surefoot.testing.clock import ManualClock
 from surefoot.testing.loop import VirtualLoop
-from surefoot.testing.virtual import Network, VirtualHttp
+from surefoot.testing.virtual import Network, Sent, VirtualHttp
 from surefoot.testing.wire import Outcome, WireRequest
 
 When = Literal["before", "after"]
 POLL_SECONDS = 0.05
 IDLE_SECONDS = 1.0
 QUIET_SECONDS = 2.0
+QUIET_SHARE = 0.25
 QUIET_SLEEP_SECONDS_MAX = 3_600.0
 STEPS_AT_ONE_TIME_MAX = 200_000
 BURST_MAX = 6
@@ -88,6 +90,8 @@ class Process:
         self.on_end: list[Callable[[], None]] = []
         """Who has to know that it does nothing more."""
         self._leaves_lock = True
+        self.terminate: Callable[[], object] = self.kill
+        """SIGTERM: what the program does when it is asked to stop."""
         self.frozen_until: float | None = None
         """`clock.elapsed` at which it goes on; infinite for one that never does."""
         self._task = self.loop.create_task(main(self))
@@ -106,6 +110,7 @@ class Process:
     def freeze(self, seconds: float = float("inf")) -> None:
         """Stop it, as SIGSTOP does: nothing of it runs for `seconds`, its lock stays held, its bytes stay sent."""
         self.frozen_until = self.machine.clock.elapsed + seconds
+        self.machine.stopped.add(self.name)
 
     def thaw(self) -> None:
         """Let it go on."""
@@ -176,6 +181,14 @@ class Machine:
         self.processes: list[Process] = []
         self.observe: Observer = unobserved
         self.trace: Callable[[str], None] | None = None
+        self.died: dict[str, float] = {}
+        """When processes ended before the story did, by name."""
+        self.stopped: set[str] = set()
+        """Processes that were stopped at some time."""
+        self.sent: list[Sent] = []
+        """Every request that left a process, in order."""
+        self.under_way = 0
+        """Requests that have left and have not arrived."""
         self.closing = False
         """The story is over: nothing is started any more."""
         self._in_turn = in_turn
@@ -207,9 +220,9 @@ class Machine:
     # Running
 
     def run_until(self, done: Callable[[], bool], *, seconds: float = 10 * 86_400.0) -> None:
-        """Step and move the clock until `done()`. Raises Stalled after `seconds` of virtual time, or if nothing moves."""
+        """Step and move the clock until `done()`. Raises Stalled after `seconds` of virtual time, or when stuck."""
         end = self.clock.elapsed + seconds
-        steps = 0
+        steps, threads = 0, threading.active_count()
         while not done():
             ready = [p for p in self.processes if p.loop.is_ready and not p.frozen]
             if ready:
@@ -218,7 +231,7 @@ class Machine:
                     raise Stalled(f"{steps} steps without any time passing; one of {[p.name for p in ready]} spins")
                 self._step(ready)
                 continue
-            if any([p.loop.wait_for_threads() for p in self.processes[:1]]):
+            if threading.active_count() > threads and self.processes[0].loop.wait_for_threads():
                 continue
             steps = 0
             self._jump(end)
@@ -295,6 +308,8 @@ class Machine:
 
     def _bury(self, process: Process) -> None:
         if process in self.processes:
+            if not self.closing:
+                self.died[process.name] = self.clock.elapsed
             self.processes.remove(process)
             self._buried.append(process)
         if process.ended and not process.dead:
@@ -310,9 +325,9 @@ class Machine:
 class _ProcessClock:
     """The clock door of one process.
 
-    A process that only polls would make whole days of waiting cost as much as they would in life. So while nothing
-    happens anywhere (no commit, no request, no start), a pause as short as a poll lasts longer, up to a quarter of the
-    quiet time so far; it ends in its own time from the next thing that happens. That is a slow process, which is legal.
+    Processes that only poll would make whole days of waiting cost as much as they do in life. So while nothing happens
+    anywhere (no commit, no request, no start) a pause lasts at least a quarter of the quiet time so far; it ends in its
+    own time from the next thing that happens. That is a slow process, which is legal.
     """
 
     def __init__(self, process: Process) -> None:
@@ -327,11 +342,9 @@ class _ProcessClock:
     async def sleep(self, seconds: float) -> None:
         process, machine = self._process, self._process.machine
         process.check_alive()
-        longer = seconds
-        if seconds <= POLL_SECONDS:
-            longer = IDLE_SECONDS
-        if seconds <= IDLE_SECONDS and machine.quiet_seconds > QUIET_SECONDS:
-            longer = max(longer, min(machine.quiet_seconds / 4, QUIET_SLEEP_SECONDS_MAX))
+        longer = max(seconds, IDLE_SECONDS if seconds <= POLL_SECONDS else 0.0)
+        if machine.quiet_seconds > QUIET_SECONDS:
+            longer = max(longer, min(machine.quiet_seconds * QUIET_SHARE, QUIET_SLEEP_SECONDS_MAX))
         if longer <= seconds:
             await asyncio.sleep(seconds)
             return
@@ -364,6 +377,8 @@ def _wake(future: asyncio.Future[None]) -> None:
 
 def _clear_away(process: Process) -> None:
     """Cancel what is left and let it end: every door of the process is shut."""
+    # What was to begin begins first, and ends at its first door: Python complains of coroutines that never began.
+    process.loop.step(10_000)
     for _ in range(10):
         tasks = [task for task in asyncio.all_tasks(process.loop) if not task.done()]
         if not tasks:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypedDict, Unpack
 
 import msgspec
 
@@ -19,7 +19,9 @@ from surefoot.agent.tools import Tool
 from surefoot.app import Surefoot
 from surefoot.connectors import github_api
 from surefoot.core.policy import LEASE_SECONDS_DEFAULT
+from surefoot.doors import Doors
 from surefoot.errors import InvalidInput, StoreError
+from surefoot.runtime.worker import Worker
 from surefoot.snapshot import RunSnapshot
 from surefoot.store.sqlite import SqliteStore
 from surefoot.testing.machine import Machine, Main, Process
@@ -44,6 +46,39 @@ class Cast(msgspec.Struct, frozen=True):
     lease_seconds: float = LEASE_SECONDS_DEFAULT
 
 
+class _Watched(Surefoot):
+    """A Surefoot that tells when its store is open."""
+
+    def __init__(
+        self, on_open: Callable[[Surefoot], None], store: str, agents: Sequence[Agent], **options: Unpack[_Options]
+    ) -> None:
+        super().__init__(store, agents, **options)
+        self._on_open: Callable[[Surefoot], None] | None = on_open
+
+    async def __aenter__(self) -> Surefoot:
+        await super().__aenter__()
+        self._tell()
+        return self
+
+    async def _working(self) -> Worker:
+        self._tell()
+        return await super()._working()
+
+    def _tell(self) -> None:
+        told, self._on_open = self._on_open, None
+        if told is not None:
+            told(self)
+
+
+class _Options(TypedDict):
+    tools: Sequence[Tool]
+    worker: bool
+    doors: Doors
+    secret: str
+    lease_seconds: float
+    log: Callable[[str], None]
+
+
 class Stage:
     """One story's place: a store that no earlier story has used. `with` removes it and restores the environment."""
 
@@ -52,6 +87,8 @@ class Stage:
         self._folder = Path(tempfile.mkdtemp(prefix="surefoot-", dir=MEMORY if os.path.isdir(MEMORY) else None))
         self.path = self._folder / "story.db"
         self.url = f"sqlite:///{self.path}"
+        self.on_open: Callable[[Surefoot], None] = lambda sf: None
+        """Called with each process's surefoot once its store is open, before it works."""
         self._before: dict[str, str | None] = {}
 
     def __enter__(self) -> Self:
@@ -69,7 +106,8 @@ class Stage:
     def surefoot(self, process: Process, *, worker: bool, log: Callable[[str], None] | None = None) -> Surefoot:
         """surefoot in `process`; when the process dies, its lock is free and its transaction rolled back."""
         cast = self.cast
-        sf = Surefoot(
+        sf = _Watched(
+            self.on_open,
             self.url,
             cast.agents(),
             tools=cast.tools(),
@@ -83,7 +121,7 @@ class Stage:
         return sf
 
     def worker(self) -> Main:
-        """The program of a worker. It ends by itself where it asks to be replaced, or its store cannot be opened."""
+        """The program of a worker: it works until it is told to stop or asks to be replaced, then closes in order."""
 
         async def work(process: Process) -> None:
             new_process()
@@ -95,9 +133,9 @@ class Stage:
                     over.set()
 
             sf = self.surefoot(process, worker=True, log=log)
-            # Not closed: where it ends by itself it ends as a program does that is shot by its supervisor.
-            await sf.__aenter__()
-            await over.wait()
+            process.terminate = lambda: process.loop.call_soon(over.set)
+            async with sf:
+                await over.wait()
 
         return work
 
@@ -112,32 +150,41 @@ class Stage:
 
 
 class Supervisor:
-    """Keeps one worker alive: another one starts `restart_seconds` after it has ended, however it ended."""
+    """Keeps one program alive: it is started again `restart_seconds` after it has ended, however it ended.
 
-    def __init__(self, machine: Machine, stage: Stage, name: str, *, restart_seconds: float = 1.0) -> None:
+    `finite` programs are left alone once their main has returned.
+    """
+
+    def __init__(
+        self, machine: Machine, name: str, main: Main, *, restart_seconds: float = 1.0, finite: bool = False
+    ) -> None:
         self.machine = machine
-        self.stage = stage
         self.name = name
         self.restart_seconds = restart_seconds
+        self.finished = False
         self.failures: list[BaseException] = []
-        """What ended a worker that nobody killed, other than its store."""
+        """What ended the program that nobody killed, other than its store."""
+        self._main = main
+        self._finite = finite
         self._count = 0
         self.process = self._begin()
 
     def _begin(self) -> Process:
         self._count += 1
-        process = self.machine.start(f"{self.name}.{self._count}", self.stage.worker())
+        process = self.machine.start(f"{self.name}.{self._count}", self._main)
         process.on_end.append(lambda: self._ended(process))
         self.process = process
         return process
 
     def _ended(self, process: Process) -> None:
-        if isinstance(process.failure, Exception) and not isinstance(process.failure, StoreError):
-            self.failures.append(process.failure)
+        machine, failure = self.machine, process.failure
+        if isinstance(failure, Exception) and not isinstance(failure, StoreError | OSError):
+            self.failures.append(failure)
         self.failures += [error for error in process.loop.errors if isinstance(error, Exception)]
-        self.machine.say(f"{process.name} is gone")
-        if not self.machine.closing:
-            self.machine.after(self.restart_seconds, lambda: (self._begin(), None)[1])
+        process.say(f"is gone{'' if failure is None else f' ({failure!r})'}")
+        self.finished = self._finite and process.ended and failure is None
+        if not (self.finished or machine.closing):
+            machine.after(self.restart_seconds, lambda: (self._begin(), None)[1])
 
 
 async def run_to_end(
@@ -155,7 +202,10 @@ async def approve_all(sf: Surefoot, snapshot: RunSnapshot) -> bool:
     """The person who approves whatever waits; False where nothing does."""
     waiting = [a for a in snapshot.pending_actions if a.status == "waiting" and a.kind in ("approve", "ask")]
     for action in waiting:
-        await sf.approve(action.id, by="ann", input_hash=action.input_hash)
+        if action.kind == "ask":
+            await sf.answer(action.id, "again", by="ann")
+        else:
+            await sf.approve(action.id, by="ann", input_hash=action.input_hash)
     return bool(waiting)
 
 

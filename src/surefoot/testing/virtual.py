@@ -32,6 +32,20 @@ class Trip(msgspec.Struct, frozen=True):
     """The process is stopped between its last check and the write, for so long."""
 
 
+class Sent(msgspec.Struct):
+    """A request that left a process, as only a judge can know it. Times as `ManualClock.elapsed`."""
+
+    process: str
+    wire: WireRequest
+    checked: float
+    """When the times were judged for the last time before it."""
+    request: int = 0
+    """Its number in the target's log, once it has arrived."""
+    answered: float | None = None
+    """When its answer reached the process, if the process lived then."""
+    outcome: Outcome | None = None
+
+
 class Network:
     """How requests travel: `trip` is asked for each. Without one they all travel alike and fast."""
 
@@ -104,13 +118,14 @@ class _Transport:
             await self._connect(trip, gate)
         hook("http.send", "before")
         gate.check()
+        checked = process.machine.clock.elapsed
         if trip.stopped > 0:
             process.freeze(trip.stopped)
             process.machine.say(f"{process.name} is stopped between the check and the write")
             await asyncio.sleep(0)
         process.check_alive()
         gate.sent_bytes = len(wire.body) + 1
-        reply = send(process, wire, trip)
+        reply = send(process, Sent(process.name, wire, checked), trip)
         hook("http.send", "after")
         hook("http.reply", "before")
         outcome = await _in_time(reply, gate)
@@ -132,15 +147,18 @@ class _Transport:
         self._connected = True
 
 
-def send(process: Process, wire: WireRequest, trip: Trip) -> asyncio.Future[Outcome]:
+def send(process: Process, sent: Sent, trip: Trip) -> asyncio.Future[Outcome]:
     """The bytes have left: the request arrives whatever becomes of the process. The future gets its outcome."""
-    machine = process.machine
+    machine, wire = process.machine, sent.wire
+    machine.sent.append(sent)
     reply: asyncio.Future[Outcome] = asyncio.Future(loop=process.loop)
     machine.stir()
 
     def arrive() -> None:
+        machine.under_way -= 1
         machine.stir()
         outcome = machine.target.handle(wire, machine.clock.true_wall)
+        sent.request, sent.outcome = outcome.request, outcome
         machine.say(f"{process.name} -> {wire.method} {wire.target}: {told(outcome)}")
         if outcome.at is not None:
             machine.after(max(outcome.at - machine.clock.true_wall, 0.0) + trip.back, lambda: answer(outcome))
@@ -148,8 +166,10 @@ def send(process: Process, wire: WireRequest, trip: Trip) -> asyncio.Future[Outc
     def answer(outcome: Outcome) -> None:
         machine.stir()
         if not (process.dead or reply.done()):
+            sent.answered = machine.clock.elapsed
             reply.set_result(outcome)
 
+    machine.under_way += 1
     machine.after(trip.there, arrive)
     return reply
 

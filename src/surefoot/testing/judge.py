@@ -1,0 +1,138 @@
+"""What only a simulation can judge, beside the invariants of `checker`: it knows when each request left and arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from surefoot.core import events as ev
+from surefoot.core.marker import encode_key
+from surefoot.core.state import EffectClass
+from surefoot.testing import checker
+from surefoot.testing.checker import Book, Commit, Lived, Owner
+from surefoot.testing.clock import MONO_AT_START, WALL_AT_START
+from surefoot.testing.virtual import Sent
+from surefoot.testing.wire import Applied, LogEntry, Received
+from surefoot.testing.world import BOT
+
+READING = checker.Reading(
+    accounts={BOT.login: str(BOT.id)},
+    gated=("create_issue_comment",),
+    faults_are_over=True,
+)
+RECORDED_WITHIN_SECONDS = 30.0
+"""A worker that lives on for so long after an answer has written down what it learned."""
+
+
+class Outside(msgspec.Struct, frozen=True):
+    """What happened outside of the store."""
+
+    log: Sequence[LogEntry]
+    commits: Sequence[Commit]
+    sent: Sequence[Sent]
+    died: Mapping[str, float]
+    """When each process ended; those that lived to the end are missing."""
+    stopped: frozenset[str]
+    """Processes that were stopped at some time."""
+    one_boot: bool
+    """False: times since boot were counted anew in between."""
+
+
+def judge(runs: Sequence[Lived], outside: Outside) -> list[str]:
+    """Everything that is wrong, in words that begin with the invariant."""
+    found = checker.judge(outside.log, runs, commits=outside.commits, reading=READING)
+    book = Book(outside.log, runs, outside.commits, READING)
+    texts = [f"{violation.invariant}: {violation.text}" for violation in found]
+    texts += [f"I1: {text}" for text in _doubles_are_excused(book, outside)]
+    texts += [f"I1: {text}" for text in _duplicates_are_ours(book)]
+    texts += [f"I3: {text}" for text in _absent_is_true(book, outside)]
+    texts += [f"P2: {text}" for text in _answers_are_kept(book, outside)]
+    texts += [f"I8: run {r.row.run.id} was refused by the model" for r in runs if _refused_history(r)]
+    return texts
+
+
+def _refused_history(lived: Lived) -> bool:
+    return lived.row.run.error_code == "model_refused_request"
+
+
+def _doubles_are_excused(book: Book, outside: Outside) -> Iterator[str]:
+    """A double that is reported is still a fault, unless a request took longer than anybody can wait for."""
+    for key, owner in book.owners.items():
+        made = book.effects(key)
+        if len({effect.resource_id for effect in made}) > 1 and not any(
+            _took_too_long(owner, outside, effect) for effect in made
+        ):
+            yield f"{key} ({owner.step.tool_name}) had {len(made)} effects, each of them in time"
+
+
+def _took_too_long(owner: Owner, outside: Outside, effect: Applied) -> bool:
+    """From the last check of its times to its effect, more than the settle time passed."""
+    sent = next(s for s in outside.sent if s.request == effect.request)
+    return effect.at - _true(sent.checked) > owner.step.rules.settle_s
+
+
+def _true(elapsed: float) -> float:
+    return WALL_AT_START + elapsed
+
+
+def _duplicates_are_ours(book: Book) -> Iterator[str]:
+    for key, owner in book.owners.items():
+        made = {str(effect.resource_id) for effect in book.effects(key)}
+        for line in owner.events():
+            if isinstance(line.event, ev.DuplicateDetected) and not set(line.event.resource_ids) <= made:
+                yield f"{key} is said to be doubled by {sorted(set(line.event.resource_ids) - made)}, which is not ours"
+
+
+def _absent_is_true(book: Book, outside: Outside) -> Iterator[str]:
+    """What was concluded absent was not there, unless it came later than anybody can wait for."""
+    if not outside.one_boot:
+        return
+    for key, owner in book.owners.items():
+        for line in owner.events():
+            event = line.event
+            if not (isinstance(event, ev.LookupAnswered) and event.concluded and event.verdict == "absent"):
+                continue
+            at = _true(line.at.mono - MONO_AT_START)
+            there = [e for e in book.effects(key) if e.at < at and not _took_too_long(owner, outside, e)]
+            if there:
+                yield f"{key} was concluded absent (event {line.sequence}) while {there[0].resource_id} was there"
+
+
+def _answers_are_kept(book: Book, outside: Outside) -> Iterator[str]:
+    """A receipt that reached a worker which lived on is in the store: as an end, or as evidence."""
+    numbers = {e.request: e for e in outside.log if isinstance(e, Received)}
+    for sent in outside.sent:
+        owner = book.owners.get(checker.key_of_request(numbers[sent.request]) or "") if sent.request else None
+        if owner is None or sent.answered is None or sent.process in outside.stopped:
+            continue
+        made = [e for e in book.effects(encode_key(owner.step.operation_key)) if e.request == sent.request]
+        if made and _was_read(sent) and _lived_on(sent, outside) and not _mentions(owner, str(made[0].resource_id)):
+            yield f"{owner.step.operation_key}: {sent.process} was told of {made[0].resource_id}, and nothing holds it"
+
+
+def _was_read(sent: Sent) -> bool:
+    outcome = sent.outcome
+    if outcome is None or outcome.reply is None or outcome.body_bytes is not None:
+        return False
+    return outcome.reply.status in (201, 202) and outcome.reply.body.endswith(b"}")
+
+
+def _lived_on(sent: Sent, outside: Outside) -> bool:
+    return outside.died.get(sent.process, float("inf")) > (sent.answered or 0.0) + RECORDED_WITHIN_SECONDS
+
+
+def _mentions(owner: Owner, resource_id: str) -> bool:
+    for line in owner.events():
+        match line.event:
+            case ev.StepSucceeded(external_resource_id=found) | ev.ReceiptRecorded(resource_id=found):
+                known = {found}
+            case ev.EvidenceRecorded(resource_id=found) | ev.LookupAnswered(resource_id=found):
+                known = {found}
+            case ev.DuplicateDetected(resource_ids=several):
+                known = set(several)
+            case _:
+                continue
+        if resource_id in known:
+            return True
+    return owner.step.rules.effect is EffectClass.read

@@ -28,7 +28,7 @@ from surefoot.core.decide import add_message, cancel_run
 from surefoot.core.people import Decision
 from surefoot.core.redact import Redactor
 from surefoot.core.state import Limits, Run, RunStatus
-from surefoot.core.values import canonical, digest
+from surefoot.core.values import canonical, clean_text, digest
 from surefoot.doors import Doors, SystemClock, SystemEntropy
 from surefoot.effects import Absent, Found, Receipt, Undetermined
 from surefoot.errors import (
@@ -216,7 +216,7 @@ class Surefoot:
         if known is None:
             names = ", ".join(sorted(self.agents)) or "none"
             raise NotFound(f"no agent {name!r} here; known: {names}", code="unknown_agent")
-        body = user_body(self.redactor.text(_text(input, "input")))
+        text = _text(input, "input")
         new = NewRun(
             agent=name,
             version=known.version,
@@ -224,8 +224,8 @@ class Surefoot:
             limits=known.limits,
             by=by,
             key=key,
-            asked=digest(canonical([name, input, conversation_id, dict(metadata or {})])),
-            body=body,
+            asked=digest(canonical([name, text, conversation_id, dict(metadata or {})])),
+            body=user_body(self.redactor.text(text)),
             conversation_id=conversation_id,
             metadata=metadata or {},
         )
@@ -438,7 +438,7 @@ class Surefoot:
 def _text(value: object, name: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise InvalidInput(f"{name} is a text that is not empty")
-    return value
+    return clean_text(value)
 
 
 def _at_rest(run: Run) -> bool:

@@ -13,7 +13,7 @@ import msgspec
 
 from surefoot.core.audit import check_run
 from surefoot.core.evolve import Recorded
-from surefoot.core.state import RunStatus, StepStatus
+from surefoot.core.state import Instant, RunStatus, StepStatus
 from surefoot.errors import NotFound, SurefootError
 from surefoot.store.port import ActionRow, RunRow, StepRow, Store
 
@@ -106,7 +106,7 @@ async def _examine_run(store: Store, tenant_id: str, run_id: str, seen: _Seen) -
         for text in whole
     ]
     found += await _unreadable_requests(store, tenant_id, steps)
-    return found + _standing_still(row, steps, store.now().mono)
+    return found + _standing_still(row, steps, store.now())
 
 
 async def _all_events(store: Store, tenant_id: str, run_id: str) -> list[Recorded]:
@@ -130,14 +130,17 @@ async def _unreadable_requests(store: Store, tenant_id: str, steps: Sequence[Ste
     return found
 
 
-def _standing_still(row: RunRow, steps: Sequence[StepRow], now: float) -> list[Finding]:
+def _standing_still(row: RunRow, steps: Sequence[StepRow], now: Instant) -> list[Finding]:
     run = row.run
     found = []
+    free = row.lease_owner is None or row.lease_until <= now.mono
+    # A run that is due at once says 0: the last append tells since when.
+    waited = 0.0 if row.ready_at is None or not free else min(now.mono - row.ready_at, now.wall - row.updated_at)
     if row.blocked_code is not None:
         next_action = "start a worker with the code that knows it, or cancel the run"
         found.append(Finding("blocked", run.id, f"no worker can take it: {row.blocked_code}", next_action))
-    elif row.lease_owner is None and row.ready_at is not None and now - row.ready_at > STUCK_SECONDS:
-        text = f"ready for {now - row.ready_at:.0f} s, and no worker takes it (agent {run.agent} {run.agent_version})"
+    elif waited > STUCK_SECONDS:
+        text = f"ready for {waited:.0f} s, and no worker takes it (agent {run.agent}, version {run.agent_version})"
         found.append(Finding("stuck", run.id, text, "start `surefoot worker` with the file of this agent and version"))
     if run.status is RunStatus.completed and row.result is None:
         found.append(Finding("no_result", run.id, "completed without a result", "report it, with a copy of the store"))

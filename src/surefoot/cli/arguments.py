@@ -180,13 +180,14 @@ def _actions(verbs: Commands[Parser], common: Parser) -> None:
     )
     resolve.add_argument("--id", dest="resource_id", metavar="X", help="the id of what was made")
     resolve.add_argument("--url", metavar="U", help="its link")
-    answer = _decision(_sub(verbs, "answer", "answer a question of the agent, or of surefoot", common))
+    answer = _decision(_sub(verbs, "answer", "answer a question of the agent, or of surefoot", common), reason=False)
     answer.add_argument("value", metavar="VALUE", help="JSON; what is not JSON counts as a text")
 
 
-def _decision(made: Parser) -> Parser:
+def _decision(made: Parser, *, reason: bool = True) -> Parser:
     made.add_argument("id", metavar="ACTION")
-    made.add_argument("--reason", metavar="TEXT")
+    if reason:
+        made.add_argument("--reason", metavar="TEXT")
     made.add_argument("--key", help="the same decision under the same key is answered as the first time")
     _by(made)
     return made

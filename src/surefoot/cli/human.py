@@ -17,10 +17,11 @@ DECIDE = {
         "surefoot actions resolve {id} --did-not-happen",
         "surefoot actions resolve {id} --give-up",
     ),
-    "ask": ("surefoot actions answer {id} VALUE",),
+    "ask": ("surefoot actions answer {id} VALUE", "surefoot actions reject {id}"),
+    "model": ("surefoot actions answer {id} again", "surefoot actions answer {id} stop"),
     "duplicate": ("surefoot actions approve {id}   (undo it)", "surefoot actions reject {id}   (leave it)"),
 }
-"""How each kind of question is answered."""
+"""How each kind of question is answered; "model" is an ask about a model that cannot be called."""
 _UNTOLD = ("usage", "finish", "model", "is_error")
 """Members of a stored message that --json has, and people rarely ask for."""
 _PREVIEW_PLACED = ("text", "tool", "target", "arguments", "warnings")
@@ -103,7 +104,8 @@ def print_action(out: Output, action: ActionView, indent: str = "") -> None:
         out.line(f"{indent}  warning: {warning}")
     print_value(out, {k: v for k, v in preview.items() if k not in _PREVIEW_PLACED and v}, indent + "  ")
     if action.status == "waiting":
-        for command in DECIDE.get(action.kind, ()):
+        kind = "model" if action.kind == "ask" and action.tool_name is None else action.kind
+        for command in DECIDE.get(kind, ()):
             out.line(f"{indent}  > {command.format(id=action.id)}")
 
 

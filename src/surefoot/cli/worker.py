@@ -39,8 +39,11 @@ def work(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """
     code = load(found.file)
     end = asyncio.run(_work(code.agents, opened(settings, out, code.agents, code.tools, worker=True), found, out))
-    if end == "unhealthy":
-        replace_process()
+    _leave(end, out)
+
+
+def _leave(end: End, out: Output) -> NoReturn:
+    out.note(f"worker stopped ({end})")
     out.document({"ended": end})
     sys.stdout.flush()
     sys.stderr.flush()
@@ -59,9 +62,10 @@ async def _work(agents: tuple[Agent, ...], sf: Surefoot, found: argparse.Namespa
         await worker.stop(REPLACE_GRACE_SECONDS if end == "unhealthy" else GRACE_SECONDS)
         await told_of.tell()
         if end == "unhealthy":
-            # The leases of calls that do not end stay: closing the store here would change nothing about them.
-            return end
-    out.note(f"worker stopped ({end})")
+            replace_process()
+        if worker.drivers:
+            # A call does not end. Closing would wait for it once more; the process's end is what others can prove.
+            _leave(end, out)
     return end
 
 

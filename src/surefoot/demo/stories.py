@@ -12,7 +12,7 @@ import msgspec
 
 from surefoot.app import Surefoot
 from surefoot.core import events as ev
-from surefoot.core.state import Step, StepStatus
+from surefoot.core.state import AttemptEnd, Step, StepStatus
 from surefoot.demo.agent_file import Times, write_agent_file
 from surefoot.demo.change import real_change
 from surefoot.demo.processes import COMMENTS, NUMBER, REPO, WAIT_SECONDS_MAX, Child, Stagehands
@@ -306,6 +306,8 @@ async def paused(tale: Tale) -> str:
     tale.act(f"{frozen.name} wakes up (SIGCONT); its lease is over")
     await tale.stop_cleanly(frozen)
     tale.check(f"{frozen.name} ended in order after it woke up", frozen.ended == 0)
+    ends = [a.end for a in (await tale.step()).attempts]
+    tale.check("its attempt ended as not sent", ends == [AttemptEnd.not_sent, AttemptEnd.applied])
     tale.check("no comment came after it woke up", len(tale.hands.created()) == made)
     await tale.check_end(attempts=2, posts=1)
     return (

@@ -168,6 +168,8 @@ class RunRow(msgspec.Struct, frozen=True):
     last_committed_sequence: int
     ready_at: float | None
     """mono: when a worker has something to do next."""
+    lease_until: float = 0.0
+    """mono: when the lease of lease_owner is over, unless it is renewed."""
 
 
 class KeyOwner(msgspec.Struct, frozen=True):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from surefoot.core import events as ev
 from surefoot.core.attempts import Outcome
 from surefoot.core.decide import ProposedCall, add_message, cancel_run, fail_run, start_model_call, start_step
+from surefoot.core.draft import Draft
 from surefoot.core.people import Decision, decide_action, expire_due, is_replay
 from surefoot.core.reconcile import ask_what_happened
 from surefoot.core.state import ActionKind, ActionStatus, Resolution, RunStatus, StepStatus, StepType
@@ -180,6 +182,20 @@ def test_did_not_happen_is_one_more_look_and_then_the_same_key_again() -> None:
     key = play.step(step).operation_key
     assert play.look(step, UNDETERMINED) is True
     assert play.step(step).attempt == 2 and play.step(step).operation_key == key
+
+
+def test_what_a_person_said_is_not_said_otherwise_on_an_old_copy_of_the_question() -> None:
+    play, step, action = asked("comment")
+    stale, questions = play.full.actions[action], play.questions
+    play.decide(action, "did_not_happen")
+
+    def on_the_old_copy(d: Draft) -> None:
+        d.run = replace(d.run, actions={**d.run.actions, action: stale})
+        decide_action(d, action, Decision("happened", "bob"), questions)
+
+    with pytest.raises(NotAllowed):
+        play.do(on_the_old_copy, step_id=step)
+    assert len(play.events(ev.ActionDecided)) == 1
 
 
 def test_did_not_happen_is_wrong_where_the_look_finds_it() -> None:

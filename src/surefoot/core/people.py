@@ -115,8 +115,8 @@ def _approve(d: Draft, step: Step, action: Action, decision: Decision) -> None:
 
 
 def _resolve(d: Draft, step: Step, decision: Decision, questions: Questions) -> None:
-    if not step.in_doubt:
-        raise NotAllowed("the step is not in doubt any more", code="action_expired")
+    if not step.in_doubt or step.person_absent:
+        raise NotAllowed("the step is not in doubt any more, or somebody has answered", code="action_expired")
     if decision.decision == "happened":
         _happened(d, step, decision, questions)
     elif decision.decision == "did_not_happen":

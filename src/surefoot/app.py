@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
@@ -51,6 +52,8 @@ from surefoot.store.port import ActionRow, Claimed, MessageRow, Store
 
 T = TypeVar("T")
 EVENTS_PAGE = 500
+LOOK_AGAIN_SECONDS = 5.0
+"""Who waits for a run looks again after this even if nothing was noticed."""
 PERFORMS_MAX = 1_000
 """How often one key may be performed again after it failed."""
 Until = Callable[[RunSnapshot], bool]
@@ -253,40 +256,39 @@ class Surefoot:
 
         Raises WaitTimeout; the run goes on.
         """
-        end = None if timeout is None else self.doors.clock.now().mono + timeout
+        end = math.inf if timeout is None else self.doors.clock.now().mono + timeout
         version = 0
-        while True:
-            seen = self.store.change_count()
-            row = await self.store.run(self.tenant, run_id)
-            if row.run.version != version and (until is not None or _at_rest(row.run)):
-                # A snapshot reads the whole run; between two versions it says nothing new.
-                version = row.run.version
-                snapshot = await self.snapshot(run_id)
-                if until is None or until(snapshot):
-                    return snapshot
-            left = 3_600.0 if end is None else end - self.doors.clock.now().mono
-            if left <= 0:
-                status = row.run.status.value
-                raise WaitTimeout(f"run {run_id} is {status}; it goes on", details={"status": status})
-            await self.store.changed(seen, left)
+        with contextlib.closing(self.store.follow(run_id)) as following:
+            while True:
+                await following.changed(min(end - self.doors.clock.now().mono, LOOK_AGAIN_SECONDS))
+                row = await self.store.run(self.tenant, run_id)
+                if row.run.version != version and (until is not None or _at_rest(row.run)):
+                    # A snapshot reads the whole run; between two versions it says nothing new.
+                    version = row.run.version
+                    snapshot = await self.snapshot(run_id)
+                    if until is None or until(snapshot):
+                        return snapshot
+                if self.doors.clock.now().mono >= end:
+                    status = row.run.status.value
+                    raise WaitTimeout(f"run {run_id} is {status}; it goes on", details={"status": status})
 
     async def events(self, run_id: str, after: int = 0) -> AsyncIterator[RunEvent]:
         """The run's events with a sequence above `after`, in order, each once; ends behind the terminal event.
 
         What is settled after the end can be read by asking again.
         """
-        while True:
-            seen = self.store.change_count()
-            page = await self.store.events(self.tenant, run_id, after, EVENTS_PAGE)
-            for line in page:
-                after = line.sequence
-                yield public_event(line)
-            if len(page) == EVENTS_PAGE:
-                continue
-            row = await self.store.run(self.tenant, run_id)
-            if row.run.ended and row.run.event_sequence <= after:
-                return
-            await self.store.changed(seen, 3_600.0)
+        with contextlib.closing(self.store.follow(run_id)) as following:
+            while True:
+                await following.changed(LOOK_AGAIN_SECONDS)
+                page = await self.store.events(self.tenant, run_id, after, EVENTS_PAGE)
+                while page:
+                    for line in page:
+                        after = line.sequence
+                        yield public_event(line)
+                    page = await self.store.events(self.tenant, run_id, after, EVENTS_PAGE)
+                row = await self.store.run(self.tenant, run_id)
+                if row.run.ended and row.run.event_sequence <= after:
+                    return
 
     async def messages(self, run_id: str) -> list[MessageRow]:
         """The conversation of the run, in order."""

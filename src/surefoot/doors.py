@@ -1,7 +1,7 @@
 """The four doors: commits, the clock, randomness and HTTP. Nothing else in surefoot touches the outside.
 
-Faults come in here. Each passage calls `hook(name, "before")` and `hook(name, "after")`; a crash point is one such call.
-Tests hand in doors of their own (`surefoot.testing`); a real process uses `system_doors()`.
+Faults come in here. Each passage calls `hook(name, "before")` and `hook(name, "after")`; a crash point is one such
+call. Tests hand in doors of their own (`surefoot.testing`); a real process uses `system_doors()`.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ class Entropy(Protocol):
 
 
 class HttpTransport(Protocol):
-    """Sends requests of one operation: the port of httpcore, whose import costs a third of what httpx costs at start-up.
+    """Sends requests of one operation: the port of httpcore, whose import costs a third of what httpx costs.
 
-    Raises `surefoot.effects.NotSent` or httpcore's ConnectError, ConnectTimeout or PoolTimeout only where no byte of the
-    request left, `surefoot.effects.Refused` where the request cannot be formed; whatever else it raises is in doubt. A
-    task that was cancelled before the first byte gets its CancelledError with a NotSent as its cause.
+    Raises `surefoot.effects.NotSent` or httpcore's ConnectError, ConnectTimeout or PoolTimeout only where no byte of
+    the request left, `surefoot.effects.Refused` where the request cannot be formed; whatever else it raises is in
+    doubt. A task that was cancelled before the first byte gets its CancelledError with a NotSent as its cause.
     """
 
     async def handle_async_request(self, request: httpcore.Request) -> httpcore.Response:
-        """Send `request` once; `request.extensions["deadline"]` is the boot time at which the exchange has to be over."""
+        """Send `request` once; `request.extensions["deadline"]` is the boot time at which it has to be over."""
         ...
 
     async def aclose(self) -> None:

@@ -67,7 +67,7 @@ class Refused(Exception):
 
 
 class InDoubt(Exception):
-    """Raise in a tool where the target may have acted. Any exception of an effectful tool that is not known means this."""
+    """Raise in a tool where the target may have acted. Any unknown exception of an effectful tool means this."""
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)
@@ -99,8 +99,8 @@ opaque = Effect("opaque")
 def idempotent(*, key_lifetime: float | None, lookup: LookupFunction | None = None, settle: float = 60.0) -> Effect:
     """The target drops repeats of our key for `key_lifetime` seconds (None: for ever).
 
-    After doubt the same bytes go out under the same key inside the lifetime, less a margin; after it the lookup answers,
-    or a person does.
+    After doubt the same bytes go out under the same key inside the lifetime, less a margin; after it the lookup
+    answers, or a person does.
 
     Raises ValueError for a lifetime that is not positive.
     """
@@ -110,7 +110,7 @@ def idempotent(*, key_lifetime: float | None, lookup: LookupFunction | None = No
 
 
 def lookup(function: LookupFunction, *, settle: float = 60.0) -> Effect:
-    """The target can be searched for our key by `function(op, **arguments)`, which answers Found, Absent or Undetermined.
+    """The target can be searched for our key: `function(op, **arguments)` answers Found, Absent or Undetermined.
 
     `settle` is in seconds: how long after the last possible byte an absent may be believed.
 
@@ -124,8 +124,8 @@ def lookup(function: LookupFunction, *, settle: float = 60.0) -> Effect:
 class Operation:
     """One call as its tool sees it: the key to send, when it was first sent, and how to sign a marker.
 
-    `search_from` is a wall-clock time in seconds since 1970: the earliest send less 15 minutes. Attributes: key, tool, run_id, step_id, call_id, attempt, first_sent_at,
-    search_from, tenant_id.
+    `search_from` is a wall-clock time in seconds since 1970: the earliest send less 15 minutes. Attributes: key, tool,
+    run_id, step_id, call_id, attempt, first_sent_at, search_from, tenant_id.
     """
 
     __slots__ = (

@@ -1,9 +1,9 @@
 """The errors of surefoot, one tree, a stable `code` for each class.
 
     SurefootError
-    ├── InvalidInput            invalid_input          the caller's value cannot be used; the message names the next action
+    ├── InvalidInput            invalid_input          the caller's value cannot be used
     ├── NotFound                not_found              no such run, step, action or agent in this tenant
-    ├── NotAllowed              not_allowed            the record's present state refuses the command (an expected refusal)
+    ├── NotAllowed              not_allowed            the record's present state refuses the command
     │   ├── AlreadyDecided      already_decided        carries what was decided
     │   ├── RunEnded            run_ended              the run is terminal
     │   └── KeyReused           key_reused             the same key came with other content
@@ -15,7 +15,7 @@
     ├── StoreError              store_error
     │   ├── StoreUnavailable    store_unavailable      cannot be opened, reached or written just now
     │   ├── StoreUnsupported    store_unsupported      newer schema, network file system, foreign file
-    │   ├── CommitUnknown       commit_unknown         the database did not say whether it committed: nothing may be sent
+    │   ├── CommitUnknown       commit_unknown         whether it committed is not known: nothing may be sent
     │   └── Unreadable          unreadable             a stored value cannot be read; nothing is executed on it
     └── WaitTimeout             wait_timeout           wait() gave up waiting; the run goes on
 

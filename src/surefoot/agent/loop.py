@@ -22,7 +22,7 @@ from surefoot.agent.model import (
 from surefoot.agent.prepare import Preparer
 from surefoot.core import policy
 from surefoot.core.attempts import Outcome
-from surefoot.core.decide import Start, complete_run, fail_run, record_model_answer, start_model_call
+from surefoot.core.decide import ProposedCall, Start, complete_run, fail_run, record_model_answer, start_model_call
 from surefoot.core.draft import Draft
 from surefoot.core.reconcile import Questions
 from surefoot.core.redact import safe_error

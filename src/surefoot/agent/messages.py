@@ -27,6 +27,8 @@ from surefoot.store.port import MessageRow
 
 WIRE_ID_CHARACTERS_MAX = 40
 _WIRE_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
+WIRE_NAME_CHARACTERS_MAX = 64
 
 
 class AssistantBody(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -56,7 +58,7 @@ def assistant_body(response: ModelResponse) -> bytes:
     """A model's answer as a message body."""
     body = AssistantBody(
         clean_text(response.text),
-        response.calls,
+        tuple(CallPart(clean_text(c.wire_id), clean_text(c.name), clean_text(c.arguments)) for c in response.calls),
         response.usage,
         clean_text(response.finish),
         clean_text(response.model),
@@ -101,10 +103,16 @@ class History:
             own = call_id(run_of_step(step), sequence, index)
             usable = _WIRE_ID.fullmatch(call.wire_id) is not None and call.wire_id not in self._used
             wire_id = call.wire_id if usable else own
+            name = wire_name(call.name)
             self._used.add(wire_id)
-            self._wire_ids[own] = (wire_id, call.name)
-            calls.append(CallPart(wire_id, call.name, call.arguments))
+            self._wire_ids[own] = (wire_id, name)
+            calls.append(CallPart(wire_id, name, call.arguments))
         return AssistantMessage(body.text, tuple(calls))
+
+
+def wire_name(name: str) -> str:
+    """A tool's name as providers take it back: models invent names that no provider accepts in a history."""
+    return _NOT_IN_A_NAME.sub("_", name)[:WIRE_NAME_CHARACTERS_MAX] or "_"
 
 
 def _text(content: object) -> str:

@@ -16,7 +16,7 @@ from surefoot.agent.tools import Tool
 from surefoot.core.decide import ProposedCall, Refusal
 from surefoot.core.payloads import Ask
 from surefoot.core.state import ActionKind, EffectClass, Rules, Run, StepStatus
-from surefoot.core.values import canonical, digest
+from surefoot.core.values import canonical, clean_text, digest
 from surefoot.errors import InvalidInput
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import redact_json, view_json
@@ -26,6 +26,8 @@ from surefoot.runtime.registry import rules_of
 
 _UNKNOWN_RULES = Rules(effect=EffectClass.read)
 ARGUMENT_BYTES_MAX = 1024 * 1024
+_NAME_CHARACTERS_MAX = 200
+"""Of a name that a model invented."""
 
 
 class Preparer:
@@ -165,7 +167,7 @@ class Preparer:
         # The arguments of a refused call are not stored as a request: there will be none.
         raw = redact_json(self._ctx.redactor, msgspec.json.encode({"arguments": call.arguments[:2_000]}))
         return ProposedCall(
-            tool_name=call.name,
+            tool_name=self._ctx.redactor.text(clean_text(call.name[:_NAME_CHARACTERS_MAX])),
             tool_version="" if tool is None else tool.version,
             rules=_UNKNOWN_RULES if tool is None else rules_of(tool),
             input_ref=None,

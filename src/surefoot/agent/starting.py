@@ -17,6 +17,7 @@ from surefoot.core.state import Limits, Run
 from surefoot.core.values import canonical
 from surefoot.errors import InvalidInput, KeyReused
 from surefoot.runtime.context import Context
+from surefoot.runtime.execute import redact_json
 from surefoot.runtime.handle import payloads_of
 from surefoot.store.port import Create
 
@@ -52,7 +53,7 @@ async def create_run(ctx: Context, new: NewRun, lease_owner: str | None) -> tupl
 
     Raises KeyReused, NotFound (conversation), NotAllowed (`conversation_busy`), InvalidInput (the call).
     """
-    at = ctx.store.now()
+    at, by = ctx.store.now(), ctx.redactor.text(new.by)
     conversation, position, queued = new.conversation_id, 0, []
     if conversation is not None:
         position, _ = await ctx.store.conversation(ctx.tenant_id, conversation)
@@ -65,7 +66,7 @@ async def create_run(ctx: Context, new: NewRun, lease_owner: str | None) -> tupl
         agent_version=new.version,
         kind=new.kind,
         position=position,
-        created_by=new.by,
+        created_by=by,
         limits=new.limits,
     )
     run = begin(started, at)
@@ -82,10 +83,10 @@ async def create_run(ctx: Context, new: NewRun, lease_owner: str | None) -> tupl
         at=at,
         payloads=payloads_of(draft),
         new_conversation=new.conversation_id is None,
-        start_key=new.key,
+        start_key=None if new.key is None else ctx.redactor.text(new.key),
         start_hash=new.asked,
-        created_by=new.by,
-        metadata=canonical(dict(new.metadata)),
+        created_by=by,
+        metadata=redact_json(ctx.redactor, canonical(dict(new.metadata))),
         lease_owner=lease_owner,
         lease_s=ctx.lease_s,
     )

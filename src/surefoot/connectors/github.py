@@ -142,7 +142,7 @@ async def delete_issue_comment(op: Operation, repo: str, comment_id: int) -> Rec
 
 
 def _without_markers(arguments: Mapping[str, object]) -> Mapping[str, object]:
-    """What is hashed, shown and approved is what will stand there: a marker that somebody wrote goes before approval."""
+    """What is hashed, shown and approved is what will stand there: foreign markers go before approval."""
     return {**arguments, "body": strip_namespace(str(arguments["body"]))}
 
 

@@ -35,9 +35,8 @@ async def look(ctx: Context, run_id: str, step: Step, tool: RunnableTool, argume
 
 def _is_async(tool: RunnableTool) -> bool:
     function = tool.effect.lookup
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(type(function), "__call__", None)
-    )
+    of_object = getattr(type(function), "__call__", None)  # noqa: B004 - not whether it can be called, but how
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(of_object)
 
 
 async def _bounded(ctx: Context, call: Call) -> object:

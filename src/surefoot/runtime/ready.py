@@ -1,4 +1,4 @@
-"""Pending steps that cannot start from memory alone: an account, a precondition, a new question or an owner is needed."""
+"""Pending steps that cannot start from memory alone: they need an account, a reading, a new question or an owner."""
 
 from __future__ import annotations
 

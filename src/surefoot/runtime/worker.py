@@ -125,7 +125,7 @@ class Worker:
         return claimed
 
     async def _until_ready(self) -> float:
-        mono, wall = await self.ctx.store.next_wake(self.ctx.tenant_id)
+        mono, wall = await self.ctx.store.next_wake(self.ctx.tenant_id, self._agents)
         now = self.ctx.doors.clock.now()
         waits = [IDLE_POLL_SECONDS]
         waits += [mono - now.mono] if mono is not None else []

@@ -180,6 +180,18 @@ class KeyOwner(msgspec.Struct, frozen=True):
     input_hash: str
 
 
+class Following(Protocol):
+    """Knows whether a run may have changed since it was last asked."""
+
+    async def changed(self, timeout_s: float) -> None:
+        """Wait until the run may have changed since the last call (the first returns at once), or the time is over."""
+        ...
+
+    def close(self) -> None:
+        """The end of it."""
+        ...
+
+
 class Store(Protocol):
     """The one port. Errors of every method: StoreUnavailable (nothing was written), StoreUnsupported, Unreadable."""
 
@@ -337,6 +349,10 @@ class Store(Protocol):
 
     async def changed(self, since: int, timeout_s: float) -> int:
         """Wait until change_count() is above `since` (others are noticed within 100 ms) or the time is over."""
+        ...
+
+    def follow(self, run_id: str) -> Following:
+        """Know when one run may have changed, by this process or another; to be closed."""
         ...
 
     def foreign_count(self) -> int:

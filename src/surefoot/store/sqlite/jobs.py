@@ -15,9 +15,10 @@ from surefoot.store.sqlite.writer import Job, Transaction, Undo
 class AppendJob(Job[None]):
     """One append. Its rows are made when it is queued, its guard is checked in the transaction."""
 
-    def __init__(self, append: Append) -> None:
+    def __init__(self, append: Append, touched: Callable[[str], None]) -> None:
         super().__init__()
         self.run_id = append.after.id
+        self._touched = touched
         self._append = append
         self._written = append_rows(append)
 
@@ -27,6 +28,10 @@ class AppendJob(Job[None]):
         if tx.file.run("append_guard", guard_values(self._append, now)) != 1:
             raise lost_guard(tx.file, self._append, now)
         _write_guarded(tx, self._written)
+
+    def committed(self) -> None:
+        """Whoever follows the run looks at it."""
+        self._touched(self._append.after.id)
 
 
 class CreateJob(Job[str]):

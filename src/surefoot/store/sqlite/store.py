@@ -18,7 +18,7 @@ from surefoot.store.sqlite.checkpoint import Checkpointer
 from surefoot.store.sqlite.file import SqliteFile
 from surefoot.store.sqlite.jobs import AppendJob, CreateJob
 from surefoot.store.sqlite.reads import SqliteReads
-from surefoot.store.sqlite.watch import Watch
+from surefoot.store.sqlite.watch import Follower, Watch
 from surefoot.store.sqlite.writer import Call, Job, Transaction, Writer
 
 T = TypeVar("T")
@@ -116,7 +116,7 @@ class SqliteStore(SqliteReads):
 
     async def append(self, append: Append) -> None:
         """Durably write one decision: all of it or nothing."""
-        await self._submit(AppendJob(append))
+        await self._submit(AppendJob(append, self._watch.touched))
 
     async def register_worker(self, worker_id: str) -> None:
         """Take the worker's lock and write it down, before its first lease does so."""
@@ -231,6 +231,10 @@ class SqliteStore(SqliteReads):
     async def changed(self, since: int, timeout_s: float) -> int:
         """Wait until change_count() is above `since` or the time is over."""
         return await self._watch.changed(since, timeout_s)
+
+    def follow(self, run_id: str) -> Follower:
+        """Know when a run may have changed; close it."""
+        return self._watch.follow(run_id)
 
     def foreign_count(self) -> int:
         """Grows with each commit of another process that was noticed, and with each proof of a worker's death."""

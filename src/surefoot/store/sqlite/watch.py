@@ -14,6 +14,40 @@ POLL_SECONDS = 0.05
 """Others are noticed within 100 ms: one pause, one look."""
 
 
+class Follower:
+    """Knows whether one run may have changed since it was last asked."""
+
+    def __init__(self, watch: Watch, run_id: str) -> None:
+        self._watch = watch
+        self._run_id = run_id
+        self._changed = True
+        self._waiter: asyncio.Future[None] | None = None
+
+    def note(self) -> None:
+        """The run may have changed."""
+        self._changed = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def changed(self, timeout_s: float) -> None:
+        """Wait until the run may have changed since the last call, or the time is over."""
+        if not self._changed and timeout_s > 0:
+            loop = asyncio.get_running_loop()
+            self._waiter = loop.create_future()
+            timer = loop.call_later(timeout_s, self.note)
+            self._watch.poll()
+            try:
+                await self._waiter
+            finally:
+                timer.cancel()
+                self._waiter = None
+        self._changed = False
+
+    def close(self) -> None:
+        """Nobody follows any more."""
+        self._watch.unfollow(self._run_id, self)
+
+
 class Watch:
     """Two counters that grow with commits: `count` with all, `foreign` with those of others.
 
@@ -27,7 +61,31 @@ class Watch:
         self._look = look
         self._waiters: set[asyncio.Future[None]] = set()
         self._foreign_waiters: set[asyncio.Future[None]] = set()
+        self._followers: dict[str, set[Follower]] = {}
         self._poller: asyncio.Task[None] | None = None
+
+    def follow(self, run_id: str) -> Follower:
+        """Know when a run may have changed."""
+        follower = Follower(self, run_id)
+        self._followers.setdefault(run_id, set()).add(follower)
+        return follower
+
+    def unfollow(self, run_id: str, follower: Follower) -> None:
+        """The end of `follow`."""
+        followers = self._followers.get(run_id, set())
+        followers.discard(follower)
+        if not followers:
+            self._followers.pop(run_id, None)
+
+    def touched(self, run_id: str) -> None:
+        """This process has committed something about a run."""
+        for follower in self._followers.get(run_id, ()):
+            follower.note()
+
+    def poll(self) -> None:
+        """Look for commits of others as long as somebody waits."""
+        if self._poller is None or self._poller.done():
+            self._poller = asyncio.get_running_loop().create_task(self._poll())
 
     def bump(self) -> None:
         """This process has committed."""
@@ -38,7 +96,13 @@ class Watch:
         """Something of another process was noticed."""
         self.foreign += 1
         _wake(self._foreign_waiters)
+        self._note_all()
         self.bump()
+
+    def _note_all(self) -> None:
+        for followers in self._followers.values():
+            for follower in followers:
+                follower.note()
 
     async def changed(self, since: int, timeout_s: float) -> int:
         """Wait until `count` is above `since` or the time is over."""
@@ -60,8 +124,7 @@ class Watch:
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         waiters.add(waiter)
-        if self._poller is None or self._poller.done():
-            self._poller = loop.create_task(self._poll())
+        self.poll()
         timer = loop.create_task(self._sleep(timeout_s))
         try:
             await asyncio.wait({waiter, timer}, return_when=asyncio.FIRST_COMPLETED)
@@ -74,9 +137,10 @@ class Watch:
         if self._poller is not None:
             self._poller.cancel()
         _wake(self._waiters | self._foreign_waiters)
+        self._note_all()
 
     async def _poll(self) -> None:
-        while self._waiters or self._foreign_waiters:
+        while self._waiters or self._foreign_waiters or self._followers:
             try:
                 await self._clock.sleep(POLL_SECONDS)
             except Exception:

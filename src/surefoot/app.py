@@ -14,35 +14,33 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-import msgspec
-
 from surefoot.agent.agent import Agent
 from surefoot.agent.loop import AgentLoop
 from surefoot.agent.messages import user_body
 from surefoot.agent.model import Model
-from surefoot.agent.performing import receipt_of
+from surefoot.agent.performing import compensations_of, performing_run, receipt_of
 from surefoot.agent.providers import resolve_model
 from surefoot.agent.starting import PERFORM, NewRun, create_run, new_id
-from surefoot.agent.tools import Tool, ToolCall
+from surefoot.agent.tools import DECLARED, Tool, ToolCall
 from surefoot.core import policy
 from surefoot.core.decide import add_message, cancel_run
 from surefoot.core.people import Decision
 from surefoot.core.redact import Redactor
-from surefoot.core.state import Limits, Run, RunStatus
+from surefoot.core.state import ActionKind, Run, RunStatus
 from surefoot.core.values import canonical, clean_text, digest
-from surefoot.doors import Doors, SystemClock, SystemEntropy
+from surefoot.doors import Doors
 from surefoot.effects import Absent, Found, Receipt, Undetermined
 from surefoot.errors import (
     InvalidInput,
     NotFound,
     WaitTimeout,
 )
-from surefoot.http import SystemHttp
+from surefoot.http import system_doors
 from surefoot.runtime.context import Context
 from surefoot.runtime.deciding import decide_about, handle_of, report_about
 from surefoot.runtime.look import verdict_look
 from surefoot.runtime.loop import Loop, PerformLoop
-from surefoot.runtime.registry import Registry
+from surefoot.runtime.registry import Registry, rules_of
 from surefoot.runtime.secrets import EnvironmentSecrets, load_keyring
 from surefoot.runtime.worker import CAPACITY, Worker
 from surefoot.signing import KeyringSigner
@@ -54,15 +52,7 @@ T = TypeVar("T")
 EVENTS_PAGE = 500
 LOOK_AGAIN_SECONDS = 5.0
 """Who waits for a run looks again after this even if nothing was noticed."""
-PERFORMS_MAX = 1_000
-"""How often one key may be performed again after it failed."""
 Until = Callable[[RunSnapshot], bool]
-
-
-def system_doors() -> Doors:
-    """The doors of a real process."""
-    clock = SystemClock()
-    return Doors(clock=clock, entropy=SystemEntropy(), http=SystemHttp(clock))
 
 
 def _log(line: str) -> None:
@@ -137,6 +127,9 @@ class Surefoot:
             lease_s=self._lease_s,
             log=lambda line: self._log(self.redactor.text(line)),
         )
+        for tool in DECLARED.values():
+            if tool.name not in self._registry.tools:
+                self._registry.add(tool)
         if self._claims:
             await self._working()
         return self
@@ -260,16 +253,16 @@ class Surefoot:
         version = 0
         with contextlib.closing(self.store.follow(run_id)) as following:
             while True:
-                await following.changed(min(end - self.doors.clock.now().mono, LOOK_AGAIN_SECONDS))
-                row = await self.store.run(self.tenant, run_id)
-                if row.run.version != version and (until is not None or _at_rest(row.run)):
+                run = await following.changed(min(end - self.doors.clock.now().mono, LOOK_AGAIN_SECONDS))
+                run = run or (await self.store.run(self.tenant, run_id)).run
+                if run.version != version and (until is not None or _at_rest(run)):
                     # A snapshot reads the whole run; between two versions it says nothing new.
-                    version = row.run.version
+                    version = run.version
                     snapshot = await self.snapshot(run_id)
                     if until is None or until(snapshot):
                         return snapshot
                 if self.doors.clock.now().mono >= end:
-                    status = row.run.status.value
+                    status = run.status.value
                     raise WaitTimeout(f"run {run_id} is {status}; it goes on", details={"status": status})
 
     async def events(self, run_id: str, after: int = 0) -> AsyncIterator[RunEvent]:
@@ -374,6 +367,10 @@ class Surefoot:
     async def _decide(self, action_id: str, decision: Decision) -> ActionRow:
         row = await decide_about(self.context, action_id, decision)
         self._wake(row.run_id)
+        if row.action.kind is ActionKind.duplicate and decision.decision == "approve":
+            for number, call in enumerate(await compensations_of(self.context, row)):
+                # Keyed by the decision: said again after a lost reply, it is the same compensation.
+                await self._start_performing(call, f"{call.tool.name}:compensate:{action_id}:{number}", decision.by)
         return row
 
     # Effects outside of an agent
@@ -388,37 +385,20 @@ class Surefoot:
         OutcomeUnknown the step goes on being settled, here or by any worker.
         """
         tool = call.tool
-        if tool.name not in self._registry.tools:
-            self._registry.add(tool)
         business = f"{tool.name}:{key}" if key is not None else tool.operation_key(call.arguments)
-        new = NewRun(
-            agent=tool.name,
-            version=tool.version,
-            kind=PERFORM,
-            limits=Limits(),
-            by=by,
-            key=None,
-            asked=digest(canonical([tool.name, call.arguments])),
-            call=call,
-            business_key=business,
-        )
-        run = await self._performing(new, await self._working())
+        run = await self._start_performing(call, business, by)
         await self._adopt(run.id)
-        rules = self._registry.rules[tool.name]
+        rules = rules_of(tool)
         wait_s = rules.timeout_s + rules.settle_s + 30.0 if timeout is None else timeout
         with contextlib.suppress(WaitTimeout):
             await self.wait(run.id, timeout=wait_s)
         return await receipt_of(self.context, run.id)
 
-    async def _performing(self, new: NewRun, worker: Worker) -> Run:
-        """The run of this key. One that failed, with proof that nothing happened, is not an answer for ever."""
-        for number in range(PERFORMS_MAX):
-            if new.business_key is not None:
-                new = msgspec.structs.replace(new, key=f"perform{number or ''}:{new.business_key}")
-            run = await self._create(new, worker)
-            if new.key is None or run.status is not RunStatus.failed:
-                return run
-        raise InvalidInput(f"this key failed {PERFORMS_MAX} times; mend what the error_code of the last run names")
+    async def _start_performing(self, call: ToolCall, business_key: str | None, by: str) -> Run:
+        if not any(call.tool.name in agent.tools for agent in self.agents.values()):
+            self._registry.add(call.tool)
+        worker = await self._working()
+        return await performing_run(lambda new: self._create(new, worker), call, business_key, by)
 
     async def _adopt(self, run_id: str) -> None:
         """Drive a run that this process performs, unless somebody does already."""

@@ -43,7 +43,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from surefoot.doors import no_hook
+from surefoot.doors import Doors, SystemClock, SystemEntropy, no_hook
 from surefoot.effects import InDoubt, NotSent, Refused
 
 if TYPE_CHECKING:
@@ -435,3 +435,9 @@ def _decompress(raw: bytes, encoding: str, body_bytes_max: int, *, complete: boo
     if complete and not longer and not unpack.eof and raw:
         raise _BadBody
     return body, longer
+
+
+def system_doors() -> Doors:
+    """The doors of a real process."""
+    clock = SystemClock()
+    return Doors(clock=clock, entropy=SystemEntropy(), http=SystemHttp(clock))

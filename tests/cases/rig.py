@@ -18,12 +18,11 @@ import msgspec
 
 from surefoot import Agent, Approval, Surefoot
 from surefoot.agent.tools import ApprovalChoice, Tool
-from surefoot.app import system_doors
 from surefoot.connectors import github
 from surefoot.core.audit import check_run
 from surefoot.doors import Clock
 from surefoot.errors import SurefootError
-from surefoot.http import Response
+from surefoot.http import Response, system_doors
 from surefoot.snapshot import RunEvent, RunSnapshot, StepView, public_event
 from surefoot.store.port import Store
 from surefoot.store.sqlite import SqliteStore

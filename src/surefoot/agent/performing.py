@@ -2,13 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import msgspec
 
-from surefoot.core.state import ActionKind, ActionStatus, StepStatus
+from surefoot.agent.starting import PERFORM, NewRun
+from surefoot.agent.tools import ToolCall
+from surefoot.core.state import ActionKind, ActionStatus, Limits, Run, RunStatus, StepStatus
+from surefoot.core.values import canonical, digest
 from surefoot.effects import Receipt
-from surefoot.errors import ApprovalPending, OutcomeUnknown, PerformFailed
+from surefoot.errors import ApprovalPending, InvalidInput, OutcomeUnknown, PerformFailed
 from surefoot.runtime.context import Context
-from surefoot.store.port import StepRow
+from surefoot.store.port import ActionRow, StepRow
+
+PERFORMS_MAX = 1_000
+"""How often one key may be performed again after it failed."""
+
+
+async def performing_run(
+    create: Callable[[NewRun], Awaitable[Run]], call: ToolCall, business_key: str | None, by: str
+) -> Run:
+    """The run of this call and key. One that failed, with proof that nothing happened, is not an answer for ever.
+
+    Raises KeyReused, InvalidInput.
+    """
+    for number in range(PERFORMS_MAX):
+        key = None if business_key is None else f"perform{number or ''}:{business_key}"
+        new = NewRun(
+            agent=call.tool.name,
+            version=call.tool.version,
+            kind=PERFORM,
+            limits=Limits(),
+            by=by,
+            key=key,
+            asked=digest(canonical([call.tool.name, call.arguments])),
+            call=call,
+            business_key=business_key,
+        )
+        run = await create(new)
+        if key is None or run.status is not RunStatus.failed:
+            return run
+    raise InvalidInput(f"this key failed {PERFORMS_MAX} times; mend what the error_code of its last run names")
 
 
 async def receipt_of(ctx: Context, run_id: str) -> Receipt:
@@ -32,6 +66,19 @@ async def receipt_of(ctx: Context, run_id: str) -> Receipt:
         f"{step.tool_name} may have been applied: step {step.id} is {step.status.value} and goes on being looked up",
         details=details,
     )
+
+
+async def compensations_of(ctx: Context, action: ActionRow) -> list[ToolCall]:
+    """What undoes the effects that nobody wanted: all but the one on the step; of a failed step all."""
+    row = await ctx.store.step(ctx.tenant_id, action.action.step_id)
+    tool = ctx.registry.tools.get(row.step.tool_name or "")
+    if tool is None or tool.compensate is None:
+        return []
+    step = row.step
+    kept = step.external_resource_id if step.status is StepStatus.succeeded else None
+    arguments = msgspec.json.decode(await ctx.store.blob(ctx.tenant_id, step.input_ref or ""), type=dict[str, object])
+    calls = [tool.compensate(Receipt(resource_id=one), **arguments) for one in step.receipts if one != kept]
+    return [call for call in calls if isinstance(call, ToolCall)]
 
 
 def _receipt(row: StepRow) -> Receipt:

@@ -58,6 +58,10 @@ AccountFunction = Callable[[Operation], Awaitable[str]]
 _NO_DISPLAY: Display = MappingProxyType({})
 
 
+DECLARED: dict[str, Tool] = {}
+"""Tools by name as they were first declared in this process: what a run of kind perform finds its tool by."""
+
+
 class Approval(msgspec.Struct, frozen=True):
     """A person has to approve each call, or each for which `when(**arguments)` is true.
 
@@ -335,7 +339,7 @@ def tool(
         if isinstance(declaring, Tool):
             raise TypeError(f"{declaring.name!r} is a tool already; tool.using(…) gives a configured copy")
         parameters = read_parameters(declaring, sys._getframe(1).f_locals)
-        return Tool(
+        made = Tool(
             function=declaring,
             parameters=parameters,
             name=parameters.function_name if name is None else name,
@@ -357,6 +361,8 @@ def tool(
             credential=credential,
             account=account,
         )
+        DECLARED.setdefault(made.name, made)
+        return made
 
     return declare
 

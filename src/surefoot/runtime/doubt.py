@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from surefoot.core.decide import Start
 from surefoot.core.draft import Draft
 from surefoot.core.reconcile import (
     ask_what_happened,
@@ -14,6 +15,7 @@ from surefoot.core.reconcile import (
     wait_for_doubt,
 )
 from surefoot.core.state import STEP_ENDS, Resolution, Step, StepStatus
+from surefoot.errors import NotAllowed
 from surefoot.runtime.held import Held
 from surefoot.runtime.look import look
 from surefoot.runtime.questions import Questions
@@ -43,8 +45,7 @@ def _without_look(held: Held, step_id: str, questions: Questions) -> Callable[[D
         doubt = next_for_doubt(d, step, live=step_id in held.stuck)
         start = held.start(step)
         if doubt.action == "resend" and start is not None:
-            resend(d, step_id, start)
-            return [step_id]
+            return _resent(d, step_id, start, questions)
         if doubt.action == "believe_person":
             return [step_id] if believe_person(d, step_id, start, questions) else held.go_on(d)
         if doubt.action == "ask":
@@ -54,6 +55,16 @@ def _without_look(held: Held, step_id: str, questions: Questions) -> Callable[[D
         return []
 
     return command
+
+
+def _resent(d: Draft, step_id: str, start: Start, questions: Questions) -> list[str]:
+    try:
+        resend(d, step_id, start)
+    except NotAllowed:
+        # Another account, no attempts left, an approval that is over: the key alone is no reason any more.
+        ask_what_happened(d, step_id, questions)
+        return []
+    return [step_id]
 
 
 async def _look(held: Held, step: Step, tool: RunnableTool, questions: Questions) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from surefoot.core import policy
+from surefoot.core.attempts import end_used_up
 from surefoot.core.decide import Start, approval_over, start_step
 from surefoot.core.draft import Draft
 from surefoot.core.ends import fail_step
@@ -154,7 +155,9 @@ def _try_start(d: Draft, step: Step, start: Start) -> bool:
     try:
         start_step(d, step.id, start)
     except NotAllowed as refusal:
-        if refusal.code not in _SKIPPED:
+        if refusal.code == "attempts_used_up":
+            end_used_up(d, step.id)
+        elif refusal.code not in _SKIPPED:
             text = f"The call was not executed: {refusal}."
             fail_step(d, step, refusal.code, body=result_body(text, code=refusal.code))
         return False

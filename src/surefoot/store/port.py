@@ -183,8 +183,11 @@ class KeyOwner(msgspec.Struct, frozen=True):
 class Following(Protocol):
     """Knows whether a run may have changed since it was last asked."""
 
-    async def changed(self, timeout_s: float) -> None:
-        """Wait until the run may have changed since the last call (the first returns at once), or the time is over."""
+    async def changed(self, timeout_s: float) -> Run | None:
+        """Wait until the run may have changed since the last call (the first returns at once), or the time is over.
+
+        The run as this process committed it, or None where it has to be read.
+        """
         ...
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from surefoot.core.state import TERMINAL, Instant
+from surefoot.core.state import TERMINAL, Instant, Run
 from surefoot.errors import Conflict, KeyReused, LeaseLost, NotAllowed, NotFound, RunEnded, SurefootError
 from surefoot.store.port import Append, Create
 from surefoot.store.sqlite.file import SqliteFile
@@ -15,7 +15,7 @@ from surefoot.store.sqlite.writer import Job, Transaction, Undo
 class AppendJob(Job[None]):
     """One append. Its rows are made when it is queued, its guard is checked in the transaction."""
 
-    def __init__(self, append: Append, touched: Callable[[str], None]) -> None:
+    def __init__(self, append: Append, touched: Callable[[Run], None]) -> None:
         super().__init__()
         self.run_id = append.after.id
         self._touched = touched
@@ -31,7 +31,7 @@ class AppendJob(Job[None]):
 
     def committed(self) -> None:
         """Whoever follows the run looks at it."""
-        self._touched(self._append.after.id)
+        self._touched(self._append.after)
 
 
 class CreateJob(Job[str]):

@@ -169,7 +169,8 @@ class SqliteReads:
             pause = min(pause * 2, PAUSE_SECONDS_MAX)
 
     async def _rows(self, query: str, params: Mapping[str, object], read: Callable[[Row], T]) -> list[T]:
-        return await self._read(lambda: [read(row) for row in self._file.all(query, params)])
+        # One statement sees one state of the file by itself.
+        return await self._patiently(lambda: [read(row) for row in self._file.all(query, params)])
 
     async def _step_row(self, query: str, params: Mapping[str, object]) -> StepRow | None:
         def read() -> StepRow | None:
@@ -201,6 +202,8 @@ class SqliteReads:
             asked += self._file.all("action_approved", {**params, "action_id": action_id})
         if step_id is not None and all(step.id != step_id for step in steps):
             steps.append(self._closed_step(str(row["tenant_id"]), str(row["id"]), step_id))
+        if step_id is not None:
+            # Whoever decides about the step has to see what was decided already.
             asked += self._file.all("actions_of_step", params)
         steps.sort(key=lambda step: step.sequence)
         # A question may come by two ways; the order is that of asking.

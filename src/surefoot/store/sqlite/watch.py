@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
+from surefoot.core.state import Run
 from surefoot.doors import Clock
 from surefoot.errors import StoreError
 from surefoot.store.sqlite.file import Busy
@@ -21,16 +22,21 @@ class Follower:
         self._watch = watch
         self._run_id = run_id
         self._changed = True
+        self._run: Run | None = None
         self._waiter: asyncio.Future[None] | None = None
 
-    def note(self) -> None:
-        """The run may have changed."""
+    def note(self, run: Run | None = None) -> None:
+        """The run may have changed; `run` is what this process has committed."""
         self._changed = True
+        self._run = run
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def changed(self, timeout_s: float) -> None:
-        """Wait until the run may have changed since the last call, or the time is over."""
+    async def changed(self, timeout_s: float) -> Run | None:
+        """Wait until the run may have changed since the last call, or the time is over.
+
+        The run as this process committed it, or None where it has to be read.
+        """
         if not self._changed and timeout_s > 0:
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
@@ -41,7 +47,8 @@ class Follower:
             finally:
                 timer.cancel()
                 self._waiter = None
-        self._changed = False
+        run, self._run, self._changed = self._run, None, False
+        return run
 
     def close(self) -> None:
         """Nobody follows any more."""
@@ -77,10 +84,10 @@ class Watch:
         if not followers:
             self._followers.pop(run_id, None)
 
-    def touched(self, run_id: str) -> None:
-        """This process has committed something about a run."""
-        for follower in self._followers.get(run_id, ()):
-            follower.note()
+    def touched(self, run: Run) -> None:
+        """This process has committed a decision about a run."""
+        for follower in self._followers.get(run.id, ()):
+            follower.note(run)
 
     def poll(self) -> None:
         """Look for commits of others as long as somebody waits."""

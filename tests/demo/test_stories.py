@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,17 +15,20 @@ import pytest
 import surefoot
 from surefoot.cli.arguments import STORIES
 from surefoot.demo.stories import STORIES as PLAYED
+from tests.testing.processes import process
 
 pytestmark = pytest.mark.real_process
 SOURCE = Path(surefoot.__file__).parents[1]
 SECONDS_MAX = 150
 
 
-def _demo(folder: Path, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+def _demo(
+    folder: Path, *words: str, stdin: str = "", more: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "surefoot", "demo", *words],
-        cwd=folder, env={**os.environ, "PYTHONPATH": str(SOURCE)}, input=stdin, capture_output=True, text=True,
-        timeout=SECONDS_MAX,
+        cwd=folder, env={**os.environ, "PYTHONPATH": str(SOURCE), **(more or {})}, input=stdin, capture_output=True,
+        text=True, timeout=SECONDS_MAX,
     )  # fmt: skip
 
 
@@ -94,6 +98,33 @@ def test_without_a_person_it_waits_for_one_and_leaves_no_process(tmp_path: Path)
     assert process is not None
     with pytest.raises(ProcessLookupError):
         os.kill(int(process[1]), 0)
+
+
+def test_a_real_provider_may_write_the_review(tmp_path: Path) -> None:
+    place = {"repo": "acme/app"}
+    script: list[object] = [
+        {"calls": [{"name": "read_pull_request", "arguments": {**place, "number": 128}}]},
+        {
+            "calls": [
+                {"name": "create_issue_comment", "arguments": {**place, "issue_number": 128, "body": "By a model."}}
+            ]
+        },
+        {"text": "Published."},
+    ]
+    (tmp_path / "script.json").write_text(json.dumps(script))
+    words = ("--script", str(tmp_path / "script.json"))
+    with process("surefoot.testing.model_server", *words, port_file=tmp_path / "port") as (_, url):
+        environment = {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "sk-of-the-double-0123456789"}
+        done = _demo(tmp_path, "--yes", "--json", "--model", "openai:gpt-5", more=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert told["ok"] and told["comments"] == 1 and told["run"]["result"] == {"text": "Published."}
+    assert "sk-of-the-double" not in done.stdout + done.stderr
+
+
+def test_a_model_without_a_provider_is_wrong_use(tmp_path: Path) -> None:
+    done = _demo(tmp_path, "--yes", "--model", "gpt-5")
+    assert done.returncode == 2 and "openai:gpt-5" in done.stderr
 
 
 def test_a_folder_with_files_is_not_touched(tmp_path: Path) -> None:

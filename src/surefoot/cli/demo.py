@@ -64,6 +64,8 @@ class Terminal:
 
 def show(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """Play a story, print its timeline and what was found to be true; the exit code."""
+    if found.model is not None and not all(found.model.partition(":")):
+        raise InvalidInput(f"--model {found.model}: write provider and model, for example openai:gpt-5")
     signal.signal(signal.SIGTERM, _as_interrupt)
     with _folder(found.keep) as folder:
         try:

@@ -6,7 +6,7 @@ Each decision is a commit; what it started is launched after its commit was ackn
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 
 from surefoot.core import policy
 from surefoot.core.attempts import Outcome, ask_about_model, record_outcome, recover_step
@@ -198,9 +198,9 @@ class Driver:
                 continue
             if step.status is StepStatus.pending and step.not_before <= now.mono and not self.handle.run.ended:
                 if not held.ready_at_once(step) or held.needs_question(step):
-                    self._spawn(step.id, self._then_launch(start_when_ready(held, step)))
+                    self._spawn(step.id, self._then_launch(start_when_ready, step))
             elif step.look_at is not None and step.look_at <= now.mono:
-                self._spawn(step.id, self._then_launch(settle_step(held, step)))
+                self._spawn(step.id, self._then_launch(settle_step, step))
 
     async def _end_unsent(self) -> None:
         """Intents whose commit was not acknowledged, though it happened: nothing was sent on them."""
@@ -248,8 +248,9 @@ class Driver:
         due = any(s.status is StepStatus.pending or s.look_at is not None for s in others)
         return due or not self._tasks or self.held.lost or self.held.stopping
 
-    async def _then_launch(self, work: Coroutine[None, None, list[str]]) -> None:
-        self._launch(await work)
+    async def _then_launch(self, work: Callable[[Held, Step], Awaitable[list[str]]], step: Step) -> None:
+        # Called here, not by the caller: a task that is cancelled before it begins must leave no coroutine unawaited.
+        self._launch(await work(self.held, step))
 
     async def _model(self, step: Step) -> None:
         """One model call; its answer and what that starts are one append."""

@@ -41,8 +41,9 @@ class Outside(msgspec.Struct, frozen=True):
 
 def judge(runs: Sequence[Lived], outside: Outside) -> list[str]:
     """Everything that is wrong, in words that begin with the invariant."""
-    found = checker.judge(outside.log, runs, commits=outside.commits, reading=READING)
-    book = Book(outside.log, runs, outside.commits, READING)
+    log, commits = as_sent(outside)
+    found = checker.judge(log, runs, commits=commits, reading=READING)
+    book = Book(log, runs, commits, READING)
     texts = [f"{violation.invariant}: {violation.text}" for violation in found]
     texts += [f"I1: {text}" for text in _doubles_are_excused(book, outside)]
     texts += [f"I1: {text}" for text in _duplicates_are_ours(book)]
@@ -50,6 +51,21 @@ def judge(runs: Sequence[Lived], outside: Outside) -> list[str]:
     texts += [f"P2: {text}" for text in _answers_are_kept(book, outside)]
     texts += [f"I8: run {r.row.run.id} was refused by the model" for r in runs if _refused_history(r)]
     return texts
+
+
+def as_sent(outside: Outside) -> tuple[list[LogEntry], list[Commit]]:
+    """The log and the commits with each request standing where its times were judged, not where it arrived.
+
+    What the network delays comes later than what was sent later; that does not make it a repeat.
+    """
+    sent = {one.request: one for one in outside.sent}
+    log: list[LogEntry] = []
+    for entry in outside.log:
+        one = sent.get(entry.request) if isinstance(entry, Received) else None
+        order = 2 * entry.order if one is None else 2 * one.entries + 1
+        log.append(msgspec.structs.replace(entry, order=order))
+    log.sort(key=lambda entry: entry.order)
+    return log, [msgspec.structs.replace(commit, entries=2 * commit.entries) for commit in outside.commits]
 
 
 def _refused_history(lived: Lived) -> bool:

@@ -185,6 +185,8 @@ class Machine:
         """When processes ended before the story did, by name."""
         self.stopped: set[str] = set()
         """Processes that were stopped at some time."""
+        self.log_length: Callable[[], int] = lambda: 0
+        """How many entries the target's log has."""
         self.sent: list[Sent] = []
         """Every request that left a process, in order."""
         self.under_way = 0

@@ -83,6 +83,7 @@ class _Story:
         self.world: World = world_with_pull()
         self.machine = Machine(self.world, seed=seed)
         self.machine.trace = trace
+        self.machine.log_length = lambda: len(self.world.log)
         self.person = Person(script, self.machine, self.world)
         self.violations: list[str] = []
         self._workers = workers

@@ -39,6 +39,8 @@ class Sent(msgspec.Struct):
     wire: WireRequest
     checked: float
     """When the times were judged for the last time before it."""
+    entries: int
+    """How long the target's log was then, where the machine knows."""
     request: int = 0
     """Its number in the target's log, once it has arrived."""
     answered: float | None = None
@@ -118,14 +120,14 @@ class _Transport:
             await self._connect(trip, gate)
         hook("http.send", "before")
         gate.check()
-        checked = process.machine.clock.elapsed
+        checked, entries = process.machine.clock.elapsed, process.machine.log_length()
         if trip.stopped > 0:
             process.freeze(trip.stopped)
             process.machine.say(f"{process.name} is stopped between the check and the write")
             await asyncio.sleep(0)
         process.check_alive()
         gate.sent_bytes = len(wire.body) + 1
-        reply = send(process, Sent(process.name, wire, checked), trip)
+        reply = send(process, Sent(process.name, wire, checked, entries), trip)
         hook("http.send", "after")
         hook("http.reply", "before")
         outcome = await _in_time(reply, gate)

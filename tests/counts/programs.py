@@ -1,6 +1,6 @@
 """What is counted, as programs of their own: `python -m tests.counts.programs NAME STORE NUMBERS…`.
 
-Each prints "begin" directly before what is counted and "end" directly behind it.
+Those that are counted print "begin" directly before what is counted and "end" directly behind it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 
 from surefoot import Agent, Receipt, Surefoot, effects, tool
 from surefoot.agent.model import AssistantMessage, ModelRequest
+from surefoot.connectors import github
 from surefoot.testing.model import Answer, FakeModel, Step
 
 DEADLINE_SECONDS = 300.0
@@ -74,7 +75,24 @@ async def perform(url: str, count: int) -> None:
         mark("end")
 
 
-PROGRAMS: dict[str, Callable[..., Coroutine[None, None, None]]] = {"turns": turns, "start": start, "perform": perform}
+async def comments(url: str, number: int, count: int) -> None:
+    """A run that publishes so many comments on a pull request, one a turn, without asking."""
+    call = "create_issue_comment"
+    places = [{"repo": "acme/app", "issue_number": number, "body": f"comment {n}"} for n in range(count)]
+    script: list[Step] = [*([(call, place)] for place in places), "done"]
+    agent = Agent("commenter", FakeModel(script), tools=[github.create_issue_comment], turns=count + 1)
+    async with Surefoot(url, [agent], worker=True) as sf:
+        started = await sf.start("commenter", "comment")
+        ended = await sf.wait(started.id, timeout=DEADLINE_SECONDS)
+        assert ended.status == "completed", ended.error_code
+
+
+PROGRAMS: dict[str, Callable[..., Coroutine[None, None, None]]] = {
+    "turns": turns,
+    "start": start,
+    "perform": perform,
+    "comments": comments,
+}
 
 if __name__ == "__main__":
     asyncio.run(PROGRAMS[sys.argv[1]](sys.argv[2], *map(int, sys.argv[3:])))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from surefoot import Surefoot
-from tests.counts.tracer import Line, read_lines
+from tests.counts.tracing import Line, traced
 
-ROOT = Path(__file__).parents[2]
 SYNCS = ("fsync", "fdatasync")
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="system calls are counted by Linux's ptrace")
@@ -25,14 +22,7 @@ async def _counted(folder: Path, *words: str) -> list[Line]:
     url = f"sqlite:///{folder / 'app.db'}"
     async with Surefoot(url):
         pass
-    out = folder / "calls.jsonl"
-    name, *numbers = words
-    program = [sys.executable, "-m", "tests.counts.programs", name, url, *numbers]
-    tracer = [sys.executable, str(ROOT / "tests/counts/tracer.py"), str(out), "--", *program]
-    environ = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
-    ended = subprocess.run(tracer, env=environ, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-    lines = read_lines(out)
+    lines = traced(folder / "calls.jsonl", *words[:1], url, *words[1:])
     marks = [i for i, line in enumerate(lines) if line["call"] == "write" and line["data"] in ("begin\n", "end\n")]
     assert len(marks) == 2, "the program marks what is counted"
     return lines[marks[0] : marks[1]]

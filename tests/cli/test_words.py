@@ -1,0 +1,74 @@
+"""The product vocabulary and how texts of others are shown."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from surefoot.cli.output import aligned, cut, shown, width
+from surefoot.core import events as ev
+from surefoot.core.state import RunStatus, StepStatus
+from surefoot.vocabulary import EVENTS, LANGUAGES, NEXT, TEXTS, event_text, language_of, text_of
+
+TAGS = {str(kind.__struct_config__.tag) for kind in ev.AnyEvent.__args__}
+
+
+@pytest.mark.parametrize("table", [TEXTS, NEXT, EVENTS])
+def test_every_text_has_both_languages_with_the_same_facts(table: dict[str, dict[str, str]]) -> None:
+    for code, texts in table.items():
+        assert tuple(texts) == LANGUAGES, code
+        facts = [sorted(re.findall(r"\{(\w+)\}", texts[language])) for language in LANGUAGES]
+        assert facts[0] == facts[1], code
+        assert re.search("[\u4e00-\u9fff]", texts["zh-CN"]), code
+
+
+def test_every_status_has_a_text() -> None:
+    assert {f"run_{status.value}" for status in RunStatus} | {f"tool_{status.value}" for status in StepStatus} <= set(
+        TEXTS
+    )
+
+
+def test_texts_of_events_are_of_events_that_exist() -> None:
+    assert set(EVENTS) <= TAGS
+    for kind in TAGS:
+        for language in LANGUAGES:
+            for tool in (None, "post"):
+                text = event_text(kind, {"to": "running"} if kind == "run_status_changed" else {}, language, tool=tool)
+                assert (text is None) == (kind not in EVENTS)
+                assert text is None or not re.search(r"[{}]|  ", text), text
+
+
+def test_nothing_about_an_outcome_that_is_not_known_speaks_of_sending_again() -> None:
+    shown_then = [TEXTS["run_reconciling"], TEXTS["tool_outcome_unknown"], TEXTS["tool_asked"]]
+    shown_then += [EVENTS["step_outcome_unknown"], EVENTS["lookup_answered"], NEXT["look"]]
+    for texts in shown_then:
+        assert not re.search(r"post|send|sent again|retry|resend", texts["en"].lower())
+        assert not re.search("重新|重发|再次发", texts["zh-CN"])
+
+
+def test_a_tools_own_texts_stand_first() -> None:
+    texts = {"doing": {"en": "Ringing", "zh-CN": "响铃"}, "checking": {"en": "Listening"}}
+    assert text_of("tool_running", "zh-CN", tool="ring", texts=texts) == "响铃"
+    assert text_of("tool_outcome_unknown", "zh-CN", tool="ring", texts=texts) == "Listening"
+    assert text_of("tool_succeeded", "en", tool="ring", texts=texts) == "Done: ring"
+    line = event_text("step_started", {"attempt": 2}, "en", tool="ring", texts=texts)
+    assert line == "Ringing (attempt 2)"
+
+
+@pytest.mark.parametrize(
+    ("accept", "language"), [(None, "en"), ("zh-CN,en;q=0.5", "zh-CN"), ("zh_TW.UTF-8", "zh-CN"), ("fr", "en")]
+)
+def test_languages(accept: str | None, language: str) -> None:
+    assert language_of(accept) == language
+
+
+def test_columns_are_aligned_also_with_wide_characters() -> None:
+    lines = aligned([("等待", "a"), ("run", "b"), ("", "c")])
+    assert [width(line) for line in lines] == [7, 7, 7]
+    assert aligned([]) == []
+
+
+def test_texts_of_others_cannot_move_the_cursor() -> None:
+    assert shown("a\x1b[2Jb\u202ec\r") == "a⟦U+001B⟧[2Jb⟦U+202E⟧c⟦U+000D⟧"
+    assert cut("one\ntwo " * 30).count("\n") == 0 and cut("x" * 100).endswith("…")

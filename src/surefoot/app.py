@@ -10,7 +10,6 @@ import contextlib
 import math
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
@@ -113,7 +112,7 @@ class Surefoot:
         """Open the store and, where asked for, begin to work. Raises StoreError."""
         secrets = EnvironmentSecrets(self.redactor)
         store = await open_store(self.url, self.doors)
-        path = Path(store.path) if self.url.startswith("sqlite") else None
+        path = store.path if self.url.startswith("sqlite") else None
         keyring = load_keyring(self._secret or secrets.get("SUREFOOT_SECRET"), path, self.doors.entropy, self.redactor)
         self._ctx = Context(
             tenant_id=self.tenant,
@@ -125,7 +124,7 @@ class Surefoot:
             secrets=secrets,
             redactor=self.redactor,
             lease_s=self._lease_s,
-            log=lambda line: self._log(self.redactor.text(line)),
+            log=self._tell,
         )
         for tool in DECLARED.values():
             if tool.name not in self._registry.tools:
@@ -133,6 +132,11 @@ class Surefoot:
         if self._claims:
             await self._working()
         return self
+
+    def _tell(self, line: str) -> None:
+        # A line that cannot be written (a full disk, a pipe that nobody reads) is no reason to stop driving runs.
+        with contextlib.suppress(OSError, ValueError):
+            self._log(self.redactor.text(line))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -7,12 +7,11 @@ call. Tests hand in doors of their own (`surefoot.testing`); a real process uses
 from __future__ import annotations
 
 import asyncio
-import secrets
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
@@ -140,11 +139,11 @@ class SystemEntropy:
 
     def token(self, count: int) -> bytes:
         """`count` bytes of os.urandom."""
-        return secrets.token_bytes(count)
+        return os.urandom(count)
 
     def fraction(self) -> float:
         """53 random bits as a fraction."""
-        return int.from_bytes(secrets.token_bytes(7)) / (1 << 56)
+        return int.from_bytes(os.urandom(7)) / (1 << 56)
 
 
 def _read_boot_id() -> str:
@@ -153,7 +152,8 @@ def _read_boot_id() -> str:
             ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, text=True, check=True
         )
         return out.stdout.strip()
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
 
 
 class Doors(msgspec.Struct, frozen=True):

@@ -37,9 +37,7 @@ import asyncio
 import json
 import zlib
 from collections.abc import Collection, Mapping
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Self, TypedDict, Unpack
-from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
@@ -355,6 +353,9 @@ def _seconds_until(text: str, wall: float) -> float | None:
     if number is not None:
         return number
     try:
+        # Loaded late, as urllib below: both cost more at the start of a process than our whole core.
+        from email.utils import parsedate_to_datetime
+
         return parsedate_to_datetime(text).timestamp() - wall
     except (ValueError, TypeError, OverflowError):
         return None
@@ -375,6 +376,8 @@ def _sort_exception(where: str, exc: Exception) -> NotSent | InDoubt:
 
 def _url(text: str, params: Mapping[str, str | int]) -> tuple[bytes, bytes, int | None, bytes]:
     """Scheme, host, port and target. Raises ValueError; a user name or password in a URL would end up in logs."""
+    from urllib.parse import quote, urlencode, urlsplit
+
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
         raise ValueError("not an http or https URL without userinfo")

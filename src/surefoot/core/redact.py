@@ -7,7 +7,6 @@ Python, HTML, percent, hexadecimal and base64 text (in all three alignments), al
 from __future__ import annotations
 
 import base64
-import html
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -195,7 +194,8 @@ def _encodings(plain: str) -> Iterator[str]:
         once = json.dumps(plain, ensure_ascii=ascii_only)[1:-1]
         yield from (once, once.replace("/", "\\/"), json.dumps(once, ensure_ascii=ascii_only)[1:-1])
     yield repr(plain)[1:-1]
-    yield html.escape(plain)
+    escaped = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    yield escaped.replace('"', "&quot;").replace("'", "&#x27;")
     for kept in ("-_.~", "-_.~/", "-_.~!*'()"):
         upper = "".join(chr(byte) if _is_unreserved(byte, kept) else f"%{byte:02X}" for byte in data)
         yield from (upper, upper.replace("%20", "+"), re.sub("%[0-9A-F]{2}", lambda match: match[0].lower(), upper))

@@ -10,6 +10,7 @@ from surefoot.core.reconcile import Look, record_report
 from surefoot.core.values import clean_text
 from surefoot.errors import AlreadyDecided, InvalidInput, NotFound, SurefootError
 from surefoot.runtime.context import Context
+from surefoot.runtime.execute import redact_json
 from surefoot.runtime.handle import Handle
 from surefoot.runtime.questions import Questions
 from surefoot.store.port import ActionRow, StepRow
@@ -36,8 +37,7 @@ async def decide_about(ctx: Context, action_id: str, decision: Decision) -> Acti
 async def _decide(ctx: Context, action_id: str, decision: Decision) -> ActionRow:
     if not decision.by.strip():
         raise InvalidInput("a decision is somebody's: by=… names the person")
-    if decision.reason is not None:
-        decision = msgspec.structs.replace(decision, reason=ctx.redactor.text(clean_text(decision.reason)))
+    decision = _redacted(ctx, decision)
     row = await ctx.store.action(ctx.tenant_id, action_id)
     step = await ctx.store.step(ctx.tenant_id, row.action.step_id)
     handle = await handle_of(ctx, row.run_id, row.action.step_id)
@@ -55,6 +55,15 @@ async def _decide(ctx: Context, action_id: str, decision: Decision) -> ActionRow
         if not is_replay((await ctx.store.action(ctx.tenant_id, action_id)).action, decision):
             raise
     return await ctx.store.action(ctx.tenant_id, action_id)
+
+
+def _redacted(ctx: Context, decision: Decision) -> Decision:
+    """What a person wrote, under the value rule and without known secrets."""
+    names = ("by", "reason", "key", "external_resource_id", "url")
+    given = {name: text for name in names if (text := getattr(decision, name)) is not None}
+    texts = {name: ctx.redactor.text(clean_text(text)) for name, text in given.items()}
+    value = None if decision.value is None else redact_json(ctx.redactor, decision.value)
+    return msgspec.structs.replace(decision, value=value, **texts)
 
 
 async def report_about(ctx: Context, key: str, look: Look) -> tuple[str, bool]:

@@ -339,7 +339,7 @@ class Driver:
                 raise
             except StoreError as problem:
                 tries += 1
-                self.ctx.log(f"{step_id}: the end is not recorded yet ({problem.code}); trying again")
+                self.ctx.log(f"{step_id}: the end is not recorded yet ({problem}); trying again")
                 await self.ctx.doors.clock.sleep(policy.backoff(tries, 0.5, base_s=0.1, max_s=10.0))
 
     async def _record_as_anybody(self, command: Callable[[Draft], list[str]], step_id: str) -> None:

@@ -19,6 +19,7 @@ from surefoot.core.payloads import result_body
 from surefoot.core.reconcile import Look
 from surefoot.core.redact import Redactor, safe_error
 from surefoot.core.state import EffectClass, Rules
+from surefoot.core.text import clean_text, cut
 from surefoot.core.values import encode_output
 from surefoot.doors import Doors
 from surefoot.effects import InDoubt, NotSent, Operation, Receipt, Refused
@@ -27,6 +28,8 @@ from surefoot.runtime.registry import RunnableTool
 
 RESULT_BYTES_MAX = 256 * 1024
 """What of a result is kept for the model and the views; the rest is cut, with a note."""
+FACT_CHARACTERS_MAX = 8_000
+"""The same for an id, a link or an error of a receipt."""
 CANCEL_GRACE_SECONDS = 2.0
 """How long a call that was told to stop may take until it counts as one that does not end."""
 DOUBTFUL_REPEATS = frozenset({409, 412, 422})
@@ -190,7 +193,7 @@ def receipt_look(receipt: Receipt, redactor: Redactor, *, source: str) -> Look:
     """A receipt as evidence with its result for the model; read leniently, cut and redacted."""
     output, notes = encode_output(receipt.output, RESULT_BYTES_MAX)
     facts = {"resource_id": receipt.resource_id, "url": receipt.url, "error": receipt.error}
-    content: dict[str, object] = {name: str(fact) for name, fact in facts.items() if fact is not None}
+    content: dict[str, object] = {n: fact_text(fact, redactor) for n, fact in facts.items() if fact is not None}
     if receipt.output is not None or not content:
         content["output"] = msgspec.Raw(output)
     if notes:
@@ -207,11 +210,20 @@ def receipt_look(receipt: Receipt, redactor: Redactor, *, source: str) -> Look:
     return Look(
         "found",
         source=source,
-        resource_id=None if receipt.resource_id is None else str(receipt.resource_id),
-        url=None if receipt.url is None else str(receipt.url),
+        resource_id=None if receipt.resource_id is None else fact_text(receipt.resource_id, redactor),
+        url=None if receipt.url is None else fact_text(receipt.url, redactor),
         body=body,
         safe_output=view_json(redactor, safe),
     )
+
+
+def fact_text(fact: object, redactor: Redactor) -> str:
+    """An id, a link or an error as a text under the value rule, of a bounded length and without known secrets."""
+    try:
+        text = str(fact)
+    except Exception:
+        text = type(fact).__name__
+    return cut(redactor.text(clean_text(text[: 4 * FACT_CHARACTERS_MAX])), FACT_CHARACTERS_MAX)[0]
 
 
 def redact_json(redactor: Redactor, data: bytes) -> bytes:

@@ -54,7 +54,8 @@ def verdict_look(ctx: Context, answer: object, *, source: str) -> Look:
     """A lookup's answer, or a reported one, as evidence. Anything but the three verdicts is Undetermined."""
     if isinstance(answer, Found):
         found = receipt_look(answer.receipt, ctx.redactor, source=source)
-        also = tuple((str(r.resource_id), r.url) for r in answer.also if r.resource_id is not None)
+        looks = [receipt_look(receipt, ctx.redactor, source=source) for receipt in answer.also]
+        also = tuple((other.resource_id, other.url) for other in looks if other.resource_id is not None)
         return msgspec.structs.replace(found, also=also, detail=_detail(ctx, answer.coverage))
     if isinstance(answer, Absent):
         return Look("absent", source=source, detail=_detail(ctx, answer.coverage))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from surefoot.core.marker import Keyring
 from surefoot.core.redact import Redactor
@@ -36,7 +35,7 @@ class EnvironmentSecrets:
         return value or None
 
 
-def load_keyring(secret: str | None, beside: Path | None, entropy: Entropy, redactor: Redactor) -> Keyring:
+def load_keyring(secret: str | None, beside: str | None, entropy: Entropy, redactor: Redactor) -> Keyring:
     """The keyring of SUREFOOT_SECRET; unset, it is made once and kept beside the SQLite file with mode 0600.
 
     Raises InvalidInput for a text that is too short, StoreUnavailable where the file cannot be kept.
@@ -45,7 +44,7 @@ def load_keyring(secret: str | None, beside: Path | None, entropy: Entropy, reda
         return _known(secret, redactor)
     if beside is None:
         raise StoreUnavailable("set SUREFOOT_SECRET: this store has no place to keep a keyring beside it")
-    path = beside.with_name(beside.name + ".secret")
+    path = beside + ".secret"
     try:
         return _known(_read_or_make(path, entropy), redactor)
     except OSError as problem:
@@ -60,10 +59,10 @@ def _known(secret: str, redactor: Redactor) -> Keyring:
     return Keyring.parse(secret)
 
 
-def _read_or_make(path: Path, entropy: Entropy) -> str:
+def _read_or_make(path: str, entropy: Entropy) -> str:
     # Written whole under another name and linked: two processes that start at once agree on one keyring.
-    if not path.exists():
-        fresh = path.with_name(f"{path.name}.{entropy.token(8).hex()}")
+    if not os.path.exists(path):
+        fresh = f"{path}.{entropy.token(8).hex()}"
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(entropy.token(SECRET_BYTES).hex())
@@ -75,4 +74,5 @@ def _read_or_make(path: Path, entropy: Entropy) -> str:
             pass
         finally:
             os.unlink(fresh)
-    return path.read_text(encoding="ascii").strip()
+    with open(path, encoding="ascii") as kept:
+        return kept.read().strip()

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from surefoot.core import policy
+from surefoot.core.redact import safe_error
 from surefoot.core.state import Run
 from surefoot.errors import NotFound, StoreError, SurefootError, Unreadable
 from surefoot.runtime.context import Context
@@ -104,17 +105,25 @@ class Worker:
     async def _claim_forever(self) -> None:
         failures = 0
         while not self.stopping:
-            seen = self.ctx.store.foreign_count()
             try:
-                claimed = await self._claim()
-                delay = 0.0 if claimed else await self._until_ready()
+                await self._claim_and_rest(failures)
                 failures = 0
-            except SurefootError as problem:
+            except Exception as problem:
+                # Whatever it was: a worker that silently claims nothing any more would be worse.
                 failures += 1
-                self.ctx.log(f"worker {self.id}: claiming failed ({problem.code}); trying again")
-                delay = policy.backoff(failures, self.ctx.doors.entropy.fraction(), base_s=0.1, max_s=5.0)
-            if delay > 0:
-                await self._rest(seen, delay)
+                self.ctx.log(f"worker {self.id}: claiming failed ({self._named(problem)}); trying again")
+
+    async def _claim_and_rest(self, failures: int) -> None:
+        seen = self.ctx.store.foreign_count()
+        if failures:
+            await self._rest(seen, policy.backoff(failures, self.ctx.doors.entropy.fraction(), base_s=0.1, max_s=5.0))
+            seen = self.ctx.store.foreign_count()
+        delay = 0.0 if await self._claim() else await self._until_ready()
+        if delay > 0:
+            await self._rest(seen, delay)
+
+    def _named(self, problem: Exception) -> str:
+        return safe_error(problem, self.ctx.redactor)
 
     async def _claim(self) -> list[Claimed]:
         if self.free <= 0:
@@ -231,19 +240,21 @@ class Worker:
 
     async def _renew_forever(self) -> None:
         while True:
-            await self.ctx.doors.clock.sleep(self.ctx.lease_s / 3)
-            self._look_for_stuck()
-            held = {i: d.handle.token for i, d in self.drivers.items() if d.handle.token is not None and not d.released}
-            if not held:
-                continue
             try:
-                ends = await self.ctx.store.renew(self.ctx.tenant_id, held, self.ctx.lease_s)
-            except StoreError as problem:
-                self.ctx.log(f"worker {self.id}: leases are not renewed ({problem.code})")
+                await self.ctx.doors.clock.sleep(self.ctx.lease_s / 3)
+                await self._renew()
+            except Exception as problem:
+                self.ctx.log(f"worker {self.id}: leases are not renewed ({self._named(problem)})")
                 self._give_up_late_leases()
-                continue
-            for run_id in held:
-                self._renewed(run_id, held[run_id], ends.get(run_id))
+
+    async def _renew(self) -> None:
+        self._look_for_stuck()
+        held = {i: d.handle.token for i, d in self.drivers.items() if d.handle.token is not None and not d.released}
+        if not held:
+            return
+        ends = await self.ctx.store.renew(self.ctx.tenant_id, held, self.ctx.lease_s)
+        for run_id in held:
+            self._renewed(run_id, held[run_id], ends.get(run_id))
 
     def _renewed(self, run_id: str, token: int, until: float | None) -> None:
         driver = self.drivers.get(run_id)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
-from pathlib import Path
 
 import msgspec
 
@@ -36,17 +36,20 @@ class Applied(msgspec.Struct, frozen=True):
 @cache
 def migrations(dialect: str) -> tuple[Migration, ...]:
     """The migrations of a dialect in order. Raises ValueError if the numbers are not 1, 2, 3 and so on."""
-    return read_migrations(sorted((FOLDER / dialect / "migrations").glob("*.sql")))
+    folder = os.path.join(FOLDER, dialect, "migrations")
+    return read_migrations(sorted(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".sql")))
 
 
-def read_migrations(files: Iterable[Path]) -> tuple[Migration, ...]:
+def read_migrations(files: Iterable[str | os.PathLike[str]]) -> tuple[Migration, ...]:
     """The migrations of these files. Raises ValueError for a name or number that does not fit."""
     found: list[Migration] = []
     for number, path in enumerate(files, 1):
-        match = _FILE.fullmatch(path.name)
+        name = os.path.basename(path)
+        match = _FILE.fullmatch(name)
         if match is None or int(match[1]) != number:
-            raise ValueError(f"migration {path.name}: expected {number:04d}_name.sql")
-        data = path.read_bytes()
+            raise ValueError(f"migration {name}: expected {number:04d}_name.sql")
+        with open(path, "rb") as file:
+            data = file.read()
         found.append(Migration(number, match[2], hashlib.sha256(data).hexdigest(), data.decode()))
     return tuple(found)
 

@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 from surefoot.doors import Doors
 from surefoot.errors import InvalidInput, StoreUnsupported
@@ -56,8 +55,11 @@ def mount_table() -> list[tuple[str, str]]:
     if sys.platform == "darwin":
         out = subprocess.run(["/sbin/mount"], capture_output=True, text=True, check=True)
         return macos_mounts(out.stdout)
-    table = Path("/proc/self/mountinfo")
-    return linux_mounts(table.read_text(encoding="utf-8", errors="surrogateescape")) if table.exists() else []
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
+            return linux_mounts(table.read())
+    except FileNotFoundError:
+        return []
 
 
 def linux_mounts(mountinfo: str) -> list[tuple[str, str]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 
-FOLDER = Path(__file__).parent / "sql"
+FOLDER = os.path.join(os.path.dirname(__file__), "sql")
+"""Not a pathlib.Path: its import costs as much as twenty of our modules, at every start of a process."""
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _SECTION = re.compile(r"^-- [A-Z][^\n]* -{10,}$", re.MULTILINE)
@@ -16,7 +17,8 @@ _SECTION = re.compile(r"^-- [A-Z][^\n]* -{10,}$", re.MULTILINE)
 @cache
 def queries(dialect: str) -> Mapping[str, str]:
     """The queries of a dialect by name, without their comments."""
-    return parse((FOLDER / dialect / "queries.sql").read_text(encoding="utf-8"))
+    with open(os.path.join(FOLDER, dialect, "queries.sql"), encoding="utf-8") as file:
+        return parse(file.read())
 
 
 def parse(text: str) -> Mapping[str, str]:

@@ -10,7 +10,7 @@ The actions:
     kill, stop   SIGKILL or SIGSTOP, to itself
     exit         an exception that ends the process
     raise        an exception that the passage raises, and nothing more
-    full         from here on nothing can be written to a file (RLIMIT_FSIZE is 0; pipes go on)
+    full         from here on nothing can be written to a file (RLIMIT_FSIZE is 0), until SIGUSR1 makes room again
     pass         nothing: a place to count from
 """
 
@@ -112,9 +112,15 @@ def _act(point: Point) -> None:
         case "raise":
             raise Broken(f"crash point {point.door}:{point.when}")
         case "full":
-            resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+            limit_files(0)
         case "pass":
             return
+
+
+def limit_files(size: int | None) -> None:
+    """Let no write go beyond `size` bytes of a file (None: as far as the process may): it fails with EFBIG."""
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard if size is None else size, hard))
 
 
 class HookedClock:
@@ -213,6 +219,7 @@ async def _work(arguments: argparse.Namespace, hook: Hook) -> None:
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, told.set)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, limit_files, None)
     names = load(arguments.file)
     agents = [value for value in names.values() if isinstance(value, Agent)]
     tools = [value for value in names.values() if isinstance(value, Tool)]

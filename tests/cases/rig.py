@@ -227,13 +227,13 @@ class Sim(Case):
         world = World()
         super().__init__(folder, world)
         self.machine = Machine(world, in_turn=True)
-        self._person: Process | None = None
+        self.person: Process | None = None
 
     def play(self, story: Callable[[], Coroutine[object, object, None]]) -> None:
         """Run the test's own process to its end, then bury everybody."""
 
         async def main(process: Process) -> None:
-            self._person = process
+            self.person = process
             await story()
 
         person = self.machine.start("person", main)
@@ -255,7 +255,7 @@ class Sim(Case):
         tools: Sequence[Tool] = (),
     ) -> Surefoot:
         """A Surefoot of the test's process, or of another one; two in one process are two workers."""
-        owner = process or self._person
+        owner = process or self.person
         assert owner is not None
         return Surefoot(
             self.url, agents, worker=worker, tools=tools, lease_seconds=lease_seconds, doors=owner.doors, secret=SECRET,

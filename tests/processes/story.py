@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -96,18 +97,26 @@ def described(pulls: int) -> list[str]:
 
 
 class Worker:
-    """A worker process. What it says on stderr stands in `said`, once it has ended."""
+    """A worker process. What it says goes through a pipe, so that it is heard when no file can be written."""
 
-    def __init__(self, command: Sequence[str], environ: dict[str, str], said: Path, notes: Path) -> None:
-        self._said = said
+    def __init__(self, command: Sequence[str], environ: dict[str, str], notes: Path) -> None:
         self._notes = notes
-        with said.open("ab") as file:
-            self.process = subprocess.Popen(command, env=environ, stderr=file, stdout=file)
+        self._said: list[str] = []
+        self.process = subprocess.Popen(
+            command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace"
+        )
+        self._hearing = threading.Thread(target=self._hear, daemon=True)
+        self._hearing.start()
+
+    def _hear(self) -> None:
+        assert self.process.stderr is not None
+        with self.process.stderr as lines:
+            self._said += lines
 
     @property
     def said(self) -> str:
-        """What it has written to stdout and stderr."""
-        return self._said.read_text()
+        """What it has written to stderr."""
+        return "".join(self._said)
 
     def notes(self) -> list[str]:
         """The points that it has reached."""
@@ -121,6 +130,7 @@ class Worker:
         """SIGKILL, and await the end."""
         self.process.kill()
         self.process.wait()
+        self._hearing.join(DEADLINE_SECONDS)
 
     def send(self, number: signal.Signals) -> None:
         """A signal."""
@@ -134,6 +144,7 @@ class Worker:
     async def ended(self) -> int:
         """Wait for the end of the process; its exit code (negative: the signal)."""
         await eventually(lambda: self.process.poll() is not None, f"the worker's end; it reached {self.notes()}")
+        self._hearing.join(DEADLINE_SECONDS)
         return self.process.wait()
 
 
@@ -187,8 +198,7 @@ class Story:
         words = ["-m", "surefoot.testing.process", str(self.file), "--store", self.store, "--notes", str(notes)]
         for point in points:
             words += ["--point", point]
-        said = self.folder / f"worker-{number}.log"
-        started = Worker([sys.executable, *words, *options], self.environ, said, notes)
+        started = Worker([sys.executable, *words, *options], self.environ, notes)
         self.workers.append(started)
         return started
 

@@ -209,16 +209,24 @@ class Worker:
         except Exception as problem:
             failure = problem
         finally:
-            if failure is not None:
-                await self._drive_failed(driver, failure)
-            elif driver.handle.token is not None and not driver.released:
-                with contextlib.suppress(SurefootError):
-                    await self.ctx.store.release(self.ctx.tenant_id, run_id, driver.handle.token)
-            self.drivers.pop(run_id, None)
-            self._drives.pop(run_id, None)
-            if failure is None:
-                self._failures.pop(run_id, None)
-            self._wake.set()
+            try:
+                await self._undriven(driver, failure)
+            finally:
+                # Whatever went wrong: a driver that is forgotten here would have its lease renewed for ever.
+                self.drivers.pop(run_id, None)
+                self._drives.pop(run_id, None)
+                self._wake.set()
+
+    async def _undriven(self, driver: Driver, failure: BaseException | None) -> None:
+        """The run is not driven any more: give its lease back."""
+        run_id, token = driver.handle.run.id, driver.handle.token
+        if failure is not None:
+            await self._drive_failed(driver, failure)
+            return
+        self._failures.pop(run_id, None)
+        if token is not None and not driver.released:
+            with contextlib.suppress(SurefootError):
+                await self.ctx.store.release(self.ctx.tenant_id, run_id, token)
 
     async def _drive_failed(self, driver: Driver, failure: BaseException) -> None:
         """Nothing was decided that is not in the store: the next claim goes on from there, after a pause."""
@@ -226,15 +234,25 @@ class Worker:
         count = self._failures[run_id] = self._failures.get(run_id, 0) + 1
         name = failure.code if isinstance(failure, SurefootError) else type(failure).__name__
         self.ctx.log(f"run {run_id}: driving it failed ({name}: {self.ctx.redactor.text(str(failure))[:200]})")
-        with contextlib.suppress(SurefootError):
-            if isinstance(failure, Unreadable) and token is not None:
+        if token is None:
+            return
+        if isinstance(failure, Unreadable):
+            with contextlib.suppress(SurefootError):
                 await self.ctx.store.block(self.ctx.tenant_id, run_id, token, "unreadable")
-                return
-            await self.ctx.doors.clock.sleep(
-                policy.backoff(count - 1, 0.5, base_s=0.2, max_s=FAILURE_PAUSE_SECONDS_MAX)
-            )
-            if token is not None:
-                await self.ctx.store.release(self.ctx.tenant_id, run_id, token)
+            return
+        while not await self._given_back(driver, token, count):
+            count += 1
+
+    async def _given_back(self, driver: Driver, token: int, failures: int) -> bool:
+        """After a pause, whether the lease is given back, or has ended by itself: others need not wait for its end."""
+        pause_s = policy.backoff(failures - 1, 0.5, base_s=0.2, max_s=FAILURE_PAUSE_SECONDS_MAX)
+        await self.ctx.doors.clock.sleep(pause_s)
+        try:
+            await self.ctx.store.release(self.ctx.tenant_id, driver.handle.run.id, token)
+        except StoreError as problem:
+            self.ctx.log(f"run {driver.handle.run.id}: its lease is not given back yet ({problem}); trying again")
+            return self.stopping or self.ctx.store.now().mono >= driver.held.lease_until
+        return True
 
     # Leases
 

@@ -29,6 +29,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from surefoot import http_wire
 from surefoot.agent.agent import Agent
 from surefoot.agent.tools import Tool
 from surefoot.app import Surefoot
@@ -173,17 +174,14 @@ def hooked_doors(hook: Hook) -> Doors:
     return Doors(clock=clock, entropy=HookedEntropy(SystemEntropy(), hook), http=SystemHttp(clock, hook), hook=hook)
 
 
-def stop_between_check_and_write() -> None:
-    """Make the check at the socket write a passage too, `http.check`: behind it nothing can be called back any more."""
-    from surefoot import http_wire  # late: loads httpcore
+class HookedGate(http_wire.Gate):
+    """A gate whose check at the socket write is a passage: behind it nothing can be called back any more."""
 
-    class HookedGate(http_wire.Gate):
-        def check(self, *, request: bool = True) -> None:
-            self.hook("http.check", "before")
-            super().check(request=request)
-            self.hook("http.check", "after")
-
-    vars(http_wire)["Gate"] = HookedGate
+    def check(self, *, request: bool = True) -> None:
+        """The check."""
+        self.hook("http.check", "before")
+        super().check(request=request)
+        self.hook("http.check", "after")
 
 
 def sweep_after(seconds: Sequence[float]) -> None:
@@ -240,7 +238,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = _parser().parse_args(argv)
     points: list[Point] = arguments.point
     if any(point.door == "http.check" for point in points):
-        stop_between_check_and_write()
+        vars(http_wire)["Gate"] = HookedGate
     if arguments.sweep:
         sweep_after(arguments.sweep)
     asyncio.run(_work(arguments, Plan(points, arguments.notes, arguments.trace).hook))

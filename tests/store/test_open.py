@@ -77,7 +77,7 @@ def test_network_file_systems_are_refused(place: str) -> None:
         opening.refuse_network(f"{place}/store.db", opening.linux_mounts(MOUNTINFO))
 
 
-@pytest.mark.parametrize("place", ["/", "/home/me", "/mnt", "/mnt/laptop/disk/x", "/mnt/twice", "/mnt/laptops"])
+@pytest.mark.parametrize("place", ["/", "/srv/me", "/mnt", "/mnt/laptop/disk/x", "/mnt/twice", "/mnt/laptops"])
 def test_local_file_systems_are_taken(place: str) -> None:
     opening.refuse_network(f"{place}/store.db", opening.linux_mounts(MOUNTINFO))
     opening.refuse_network(f"{place}/store.db", opening.mount_table())
@@ -89,7 +89,7 @@ def test_network_volumes_of_macos_are_refused() -> None:
     for place in ("/Volumes/My Work/x", "/Volumes/nfs"):
         with pytest.raises(StoreUnsupported):
             opening.refuse_network(f"{place}/store.db", mounts)
-    for place in ("/Users/me", "/Volumes/stick"):
+    for place in ("/Applications/me", "/Volumes/stick"):
         opening.refuse_network(f"{place}/store.db", mounts)
 
 

@@ -32,7 +32,9 @@ async def _full_at(world: WorldProcess, folder: Path, commit: int) -> bool:
                 return False
             await eventually(lambda: ADVICE in worker.said, f"a clear error at commit {commit}: {worker.said}")
             sent, status = len(story.posts()), await _comment_status(story)
-            assert sent == (1 if status in ("running", "succeeded") else 0), f"{status}: a request left without its intent on the disk"
+            assert sent == (1 if status in ("running", "succeeded") else 0), (
+                f"{status}: a request left without its intent on the disk"
+            )
             await eventually(
                 lambda: worker.said.count(ADVICE) >= 2 or worker.process.poll() is not None, "a second try"
             )

@@ -6,7 +6,7 @@ The declaration is required on every tool. Where it cannot be known, `opaque` is
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -211,6 +211,11 @@ class Operation:
         """The secret called `name` (an environment variable by default), known to redaction from here on."""
         return self._secrets.get(name)
 
+    def know_secret(self, name: str, value: str) -> None:
+        """Make a secret known to redaction that came from elsewhere: a file, or a token that was just issued."""
+        if isinstance(self._secrets, SecretKeeper):
+            self._secrets.add(name, value)
+
 
 class Signer(Protocol):
     """Makes and checks markers with the keyring; the runtime hands one to every operation."""
@@ -229,4 +234,13 @@ class SecretSource(Protocol):
 
     def get(self, name: str) -> str | None:
         """The value of the secret `name`, or None. The value is known to redaction from here on."""
+        ...
+
+
+@runtime_checkable
+class SecretKeeper(Protocol):
+    """A source that can also be told of secrets; those of the runtime are."""
+
+    def add(self, name: str, value: str) -> None:
+        """Know `value` under `name` from here on, so that every exit redacts it."""
         ...

@@ -1,8 +1,9 @@
-"""GitHub: read a pull request, comment on it or on an issue.
+"""GitHub: read a pull request, comment on it or on an issue; review, open and close issues, label, merge.
 
-GITHUB_TOKEN is the credential, GITHUB_API_URL the address (https://api.github.com). GitHub drops no repeats of a
-comment, so a comment carries a marker and is looked for after doubt (`github_lookup`). The body that goes out is the
-approved one, without any marker that its author wrote into it, and with the operation's own at its end.
+GITHUB_TOKEN is the credential, or a GitHub App (`github_app`); GITHUB_API_URL the address (https://api.github.com).
+GitHub drops no repeats of a comment, so a comment carries a marker and is looked for after doubt (`github_lookup`); so
+do reviews and issues. The body that goes out is the approved one, without any marker that its author wrote into it, and
+with the operation's own at its end. What each tool's answers are worth: docs/connectors.md.
 """
 
 from __future__ import annotations
@@ -16,73 +17,66 @@ from surefoot.connectors.github_api import (
     CREDENTIAL,
     BadAnswer,
     GitHub,
-    check_place,
     number_in,
     object_in,
     place_of,
     text_in,
 )
+from surefoot.connectors.github_issues import add_labels, close_issue, create_issue, find_issue
 from surefoot.connectors.github_lookup import find_issue_comment, receipt_of
-from surefoot.core.marker import MARKER_CHARACTERS_MAX, strip_namespace
-from surefoot.effects import InDoubt, Operation, Receipt, Refused
-from surefoot.errors import InvalidInput
-from surefoot.http import Response
+from surefoot.connectors.github_merge import find_merge, merge_pull_request, pull_request_head
+from surefoot.connectors.github_reviews import create_review, dismiss_review, find_review
+from surefoot.connectors.github_tools import (
+    BODY_CHARACTERS_MAX,
+    SETTLE_SECONDS,
+    TEXT_CHARACTERS_MAX,
+    TIMEOUT_SECONDS,
+    account,
+    body_fault,
+    issue_place_limits,
+    issue_target,
+    made_by,
+    place_fault,
+    pull_place_limits,
+    pull_target,
+    refuse,
+    without_markers,
+)
+from surefoot.effects import InDoubt, Operation, Receipt
 
-BODY_CHARACTERS_MAX = 65_536
-"""GitHub's limit for the body of a comment; the marker counts."""
-TEXT_CHARACTERS_MAX = BODY_CHARACTERS_MAX - MARKER_CHARACTERS_MAX
 DIFF_CHARACTERS_MAX = 60_000
 DIFF_BYTES_MAX = 4 * 1024 * 1024
 FILES_MAX = 300
-TIMEOUT_SECONDS = 15.0
-SETTLE_SECONDS = 60.0
 
-__all__ = ["create_issue_comment", "delete_issue_comment", "find_issue_comment", "read_pull_request"]
-
-
-async def account(op: Operation) -> str:
-    """The id of the account behind the credential, "" where it is not known. Raises as `surefoot.http` does."""
-    async with GitHub(op) as github:
-        return await _account_id(github)
+__all__ = [
+    "BODY_CHARACTERS_MAX",
+    "SETTLE_SECONDS",
+    "TEXT_CHARACTERS_MAX",
+    "TIMEOUT_SECONDS",
+    "account",
+    "add_labels",
+    "close_issue",
+    "create_issue",
+    "create_issue_comment",
+    "create_review",
+    "delete_issue_comment",
+    "dismiss_review",
+    "find_issue",
+    "find_issue_comment",
+    "find_merge",
+    "find_review",
+    "merge_pull_request",
+    "pull_request_head",
+    "read_pull_request",
+]
 
 
 def _issue_limits(arguments: Mapping[str, object]) -> str | None:
-    return _place_fault(arguments, "issue_number") or _body_fault(arguments["body"])
-
-
-def _pull_limits(arguments: Mapping[str, object]) -> str | None:
-    return _place_fault(arguments, "number")
+    return issue_place_limits(arguments) or body_fault(arguments["body"])
 
 
 def _comment_limits(arguments: Mapping[str, object]) -> str | None:
-    return _place_fault(arguments, "comment_id")
-
-
-def _place_fault(arguments: Mapping[str, object], number: str) -> str | None:
-    try:
-        check_place(str(arguments["repo"]), int(str(arguments[number])))
-    except InvalidInput as fault:
-        return str(fault)
-    return None
-
-
-def _body_fault(body: object) -> str | None:
-    if not isinstance(body, str) or not body.strip():
-        return "body is empty: GitHub takes no comment without text"
-    if len(body) > TEXT_CHARACTERS_MAX:
-        return (
-            f"body has {len(body)} characters; GitHub takes {BODY_CHARACTERS_MAX}, and {MARKER_CHARACTERS_MAX} of them "
-            f"are kept for the marker: shorten it to {TEXT_CHARACTERS_MAX}"
-        )
-    return None
-
-
-def _issue_target(arguments: Mapping[str, object]) -> str:
-    return f"{arguments['repo']}#{arguments['issue_number']}"
-
-
-def _pull_target(arguments: Mapping[str, object]) -> str:
-    return f"{arguments['repo']}#{arguments['number']}"
+    return place_fault(arguments, "comment_id")
 
 
 def _comment_target(arguments: Mapping[str, object]) -> str:
@@ -92,8 +86,8 @@ def _comment_target(arguments: Mapping[str, object]) -> str:
 @tool(
     effect=effects.read,
     timeout=TIMEOUT_SECONDS,
-    limits=_pull_limits,
-    target=_pull_target,
+    limits=pull_place_limits,
+    target=pull_target,
     credential=CREDENTIAL,
     display={"doing": {"en": "Reading the pull request on GitHub", "zh-CN": "正在读取 GitHub 上的拉取请求"}},
 )
@@ -104,7 +98,7 @@ async def read_pull_request(op: Operation, repo: str, number: int) -> dict[str, 
         repo: The repository as "owner/name".
         number: The number of the pull request.
     """
-    _refuse(_place_fault({"repo": repo, "number": number}, "number"))
+    refuse(place_fault({"repo": repo, "number": number}, "number"))
     path = f"/repos/{repo}/pulls/{number}"
     try:
         async with GitHub(op) as github:
@@ -134,16 +128,11 @@ async def delete_issue_comment(op: Operation, repo: str, comment_id: int) -> Rec
         repo: The repository as "owner/name".
         comment_id: The id of the comment.
     """
-    _refuse(_place_fault({"repo": repo, "comment_id": comment_id}, "comment_id"))
+    refuse(place_fault({"repo": repo, "comment_id": comment_id}, "comment_id"))
     async with GitHub(op) as github:
         # 404 is what a repeat meets; GitHub never gives an id twice, so there is nothing else that could be hit.
         reply = await github.http.delete(f"/repos/{repo}/issues/comments/{comment_id}", allow=(404,))
     return Receipt(resource_id=str(comment_id), output={"id": comment_id, "deleted": reply.status != 404})
-
-
-def _without_markers(arguments: Mapping[str, object]) -> Mapping[str, object]:
-    """What is hashed, shown and approved is what will stand there: foreign markers go before approval."""
-    return {**arguments, "body": strip_namespace(str(arguments["body"]))}
 
 
 def _undo_comment(receipt: Receipt, repo: str) -> ToolCall:
@@ -154,8 +143,8 @@ def _undo_comment(receipt: Receipt, repo: str) -> ToolCall:
     effect=effects.lookup(find_issue_comment, settle=SETTLE_SECONDS),
     timeout=TIMEOUT_SECONDS,
     limits=_issue_limits,
-    prepare=_without_markers,
-    target=_issue_target,
+    prepare=without_markers,
+    target=issue_target,
     credential=CREDENTIAL,
     account=account,
     compensate=_undo_comment,
@@ -172,34 +161,11 @@ async def create_issue_comment(op: Operation, repo: str, issue_number: int, body
         issue_number: The number of the issue or pull request.
         body: The comment as GitHub Markdown.
     """
-    _refuse(_issue_limits({"repo": repo, "issue_number": issue_number, "body": body}))
+    refuse(_issue_limits({"repo": repo, "issue_number": issue_number, "body": body}))
     async with GitHub(op) as github:
-        signed = op.sign(body, place=place_of(repo, issue_number), account=await _account_id(github))
+        signed = op.sign(body, place=place_of(repo, issue_number), account=await github.account_id())
         reply = await github.http.post(f"/repos/{repo}/issues/{issue_number}/comments", json={"body": signed})
-    return _created(reply)
-
-
-async def _account_id(github: GitHub) -> str:
-    try:
-        found = await github.account()
-    except BadAnswer as bad:
-        raise Refused(f"GitHub does not say whose the token is: {bad}", retry_after=60.0) from None
-    return "" if found is None else str(found.id)
-
-
-def _created(reply: Response) -> Receipt:
-    """A receipt needs the id alone; without it the comment exists, and the lookup has to find it."""
-    made = reply.json()
-    number = made.get("id") if isinstance(made, dict) else None
-    if not isinstance(made, dict) or not isinstance(number, int) or isinstance(number, bool):
-        raise InDoubt(f"GitHub answered {reply.status} without the comment's id", status=reply.status)
-    url = made.get("html_url")
-    return receipt_of(number, url if isinstance(url, str) else "")
-
-
-def _refuse(fault: str | None) -> None:
-    if fault is not None:
-        raise Refused(fault)
+    return receipt_of(*made_by(reply))
 
 
 def _pull(value: Mapping[str, object]) -> dict[str, object]:

@@ -1,4 +1,5 @@
-"""Was the comment created? Three answers, and the middle one, Absent, has to be earned.
+"""Was it created? Three answers, and the middle one, Absent, has to be earned. What all lookups by marker share, and
+the one for comments.
 
 Found: a comment of our account, at our place, with our marker and a MAC that fits. Time is no reason to reject it.
 Absent: the account is known, the repository is the one that was named, every page of comments was read, what was listed
@@ -11,6 +12,8 @@ in the window, as far as GitHub shows it. Everything else is Undetermined, with 
     marker_missing     our account's comment, made in the window, has the same text without any marker
     count_mismatch     the listing and the issue's count disagree: one of them is stale
     deletion_seen      a comment of this issue was deleted in the window
+    listing_changed, too_many_gaps, number_unreadable
+                       reviews and issues, which GitHub does not count: see there
     moved, not_found, gone, unauthorized, forbidden, rate_limited, refused, server_error, timeout, unreachable,
     bad_json, too_many_pages
                        a request did not end in a 200 that can be read
@@ -68,38 +71,38 @@ class Comment(msgspec.Struct, frozen=True):
 async def find_issue_comment(op: Operation, repo: str, issue_number: int, body: str) -> Verdict:
     """Look for the comment of `op` on an issue or pull request. Reads only; raises InvalidInput for a bad place."""
     check_place(repo, issue_number)
-    search = _Search(op, repo, issue_number, body)
-    try:
-        return await search.run()
-    except Stop as stop:
-        if search.hits:
-            return search.found()
-        wait = {} if stop.retry_after is None else {"retry_after_seconds": stop.retry_after}
-        return Undetermined(stop.reason, coverage={**search.coverage, **wait})
+    return await _Search(op, repo, issue_number, body).verdict()
 
 
-class _Search:
-    """One lookup: what it has seen so far."""
+class MarkerSearch:
+    """One lookup by marker: what it has seen so far. `_search` reads the listing of its kind."""
 
-    def __init__(self, op: Operation, repo: str, number: int, body: str) -> None:
+    def __init__(self, op: Operation, repo: str, place: str, body: str) -> None:
         self.op = op
         self.repo = repo
-        self.path = f"/repos/{repo}/issues/{number}"
-        self.place = place_of(repo, number)
-        self.text = _plain(body)
+        self.place = place
+        self.text = plain(body)
         # GitHub's times are whole seconds: a comment made in the window's first second belongs to it.
         self.window_start = float(int(op.search_from))
         self.hits: dict[int, Receipt] = {}
         self.doubts: list[str] = []
         self.coverage: dict[str, object] = {"place": self.place}
 
-    async def run(self) -> Verdict:
-        """The verdict. Raises Stop where it cannot be reached."""
+    async def verdict(self) -> Verdict:
+        """Look. What was found counts, whatever stops the look later; without a hit a stop is Undetermined."""
+        try:
+            return await self._run()
+        except Stop as stop:
+            if self.hits:
+                return self.found()
+            return undetermined(stop, self.coverage)
+
+    async def _run(self) -> Verdict:
         try:
             async with GitHub(self.op) as github:
                 return await self._look(github)
         except (Refused, InDoubt, NotSent, BadAnswer, TooManyPages) as exc:
-            raise _stop(exc) from None
+            raise stop_of(exc) from None
 
     def found(self) -> Found:
         """The hits: the oldest is the effect, the others are its doubles."""
@@ -111,42 +114,11 @@ class _Search:
         if account is None:
             raise Stop("account_unknown")
         self.coverage["account"] = f"{account.login}:{account.id}"
-        await self._check_repo(github)
-        before = self.coverage["count_before"] = await self._count(github)
-        listed = await self._read_comments(github, account)
-        if self.hits:
-            return self.found()
-        after = self.coverage["count_after"] = await self._count(github)
-        if self.doubts:
-            raise Stop(self.doubts[0])
-        if not before == listed == after:
-            raise Stop("count_mismatch")
-        await self._check_deletions(github)
-        return Absent(coverage=dict(self.coverage))
+        await check_repo(github, self.repo)
+        return await self._search(github, account)
 
-    async def _check_repo(self, github: GitHub) -> None:
-        repo = await github.read(f"/repos/{self.repo}")
-        if text_in(repo, "full_name").lower() != self.repo.lower():
-            raise Stop("moved")
-
-    async def _count(self, github: GitHub) -> int:
-        issue = await github.read(self.path)
-        if f"/{number_in(issue, 'number')}" != self.path[self.path.rindex("/") :]:
-            raise Stop("moved")
-        return number_in(issue, "comments")
-
-    async def _read_comments(self, github: GitHub, account: Account) -> int:
-        """Read every page, also after a hit, so that doubles are seen. The number of different comments."""
-        ids: set[int] = set()
-        pages = 0
-        async for page in github.pages(f"{self.path}/comments"):
-            pages += 1
-            for item in page:
-                comment = _comment(item)
-                ids.add(comment.id)
-                self._judge(comment, account)
-            self.coverage |= {"pages": pages, "listed": len(ids)}
-        return len(ids)
+    async def _search(self, github: GitHub, account: Account) -> Verdict:
+        raise NotImplementedError
 
     def _judge(self, comment: Comment, account: Account) -> None:
         """A stranger's comment counts for nothing, whatever it holds, unless only our key can have made its marker."""
@@ -169,12 +141,52 @@ class _Search:
     def _same_text(self, body: str) -> bool:
         """Our text without our marker; the same text with another operation's marker is that operation's comment."""
         others = [key for key in _MARKER.findall(body) if key != encode_key(self.op.key)]
-        return not others and _plain(body) == self.text
+        return not others and plain(body) == self.text
+
+
+class _Search(MarkerSearch):
+    """The lookup of a comment."""
+
+    def __init__(self, op: Operation, repo: str, number: int, body: str) -> None:
+        super().__init__(op, repo, place_of(repo, number), body)
+        self.path = f"/repos/{repo}/issues/{number}"
+
+    async def _search(self, github: GitHub, account: Account) -> Verdict:
+        before = self.coverage["count_before"] = await self._count(github)
+        listed = await self._read_comments(github, account)
+        if self.hits:
+            return self.found()
+        after = self.coverage["count_after"] = await self._count(github)
+        if self.doubts:
+            raise Stop(self.doubts[0])
+        if not before == listed == after:
+            raise Stop("count_mismatch")
+        await self._check_deletions(github)
+        return Absent(coverage=dict(self.coverage))
+
+    async def _count(self, github: GitHub) -> int:
+        issue = await github.read(self.path)
+        if f"/{number_in(issue, 'number')}" != self.path[self.path.rindex("/") :]:
+            raise Stop("moved")
+        return number_in(issue, "comments")
+
+    async def _read_comments(self, github: GitHub, account: Account) -> int:
+        """Read every page, also after a hit, so that doubles are seen. The number of different comments."""
+        ids: set[int] = set()
+        pages = 0
+        async for page in github.pages(f"{self.path}/comments"):
+            pages += 1
+            for item in page:
+                comment = comment_in(item)
+                ids.add(comment.id)
+                self._judge(comment, account)
+            self.coverage |= {"pages": pages, "listed": len(ids)}
+        return len(ids)
 
     async def _check_deletions(self, github: GitHub) -> None:
         async for page in github.pages(f"{self.path}/events"):
             for event in page:
-                if event.get("event") == "comment_deleted" and _seconds(event) >= self.window_start:
+                if event.get("event") == "comment_deleted" and seconds_in(event) >= self.window_start:
                     raise Stop("deletion_seen")
 
 
@@ -183,7 +195,21 @@ def receipt_of(number: int, url: str) -> Receipt:
     return Receipt(resource_id=str(number), url=url or None, output={"id": number, "url": url})
 
 
-def _stop(exc: Exception) -> Stop:
+async def check_repo(github: GitHub, repo: str) -> None:
+    """The repository is the one that was named: a renamed one answers under its old name too. Raises Stop."""
+    found = await github.read(f"/repos/{repo}")
+    if text_in(found, "full_name").lower() != repo.lower():
+        raise Stop("moved")
+
+
+def undetermined(stop: Stop, coverage: Mapping[str, object]) -> Undetermined:
+    """What a lookup that was stopped answers."""
+    wait = {} if stop.retry_after is None else {"retry_after_seconds": stop.retry_after}
+    return Undetermined(stop.reason, coverage={**coverage, **wait})
+
+
+def stop_of(exc: Exception) -> Stop:
+    """The reason for which a request of a lookup ends it."""
     match exc:
         case BadAnswer():
             return Stop("bad_json")
@@ -201,25 +227,27 @@ def _stop(exc: Exception) -> Stop:
             return Stop("unreachable")
 
 
-def _comment(item: Mapping[str, object]) -> Comment:
+def comment_in(item: Mapping[str, object]) -> Comment:
+    """A comment of a listing. Raises BadAnswer."""
     user = object_in(item, "user")
     return Comment(
         id=number_in(item, "id"),
         url=text_in(item, "html_url"),
         body=text_in(item, "body"),
         author_id=number_in(user, "id") if user else None,
-        created_at=_seconds(item),
+        created_at=seconds_in(item),
     )
 
 
-def _seconds(item: Mapping[str, object]) -> float:
+def seconds_in(item: Mapping[str, object], name: str = "created_at") -> float:
+    """A time of a reply, in seconds since 1970. Raises BadAnswer."""
     try:
-        at = datetime.fromisoformat(text_in(item, "created_at"))
+        at = datetime.fromisoformat(text_in(item, name))
     except ValueError:
-        raise BadAnswer("created_at is no time") from None
+        raise BadAnswer(f"{name} is no time") from None
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """A text without markers and without the differences that storing and editing make to blanks."""
     return " ".join(strip_namespace(text).replace(REMOVED, "").split())

@@ -34,6 +34,10 @@ class EnvironmentSecrets:
                 self._redactor.add(name, part.strip())
         return value or None
 
+    def add(self, name: str, value: str) -> None:
+        """Know a secret that no variable holds: one from a file, or a token that was issued to us."""
+        self._redactor.add(name, value)
+
 
 def load_keyring(secret: str | None, beside: str | None, entropy: Entropy, redactor: Redactor) -> Keyring:
     """The keyring of SUREFOOT_SECRET; unset, it is made once and kept beside the SQLite file with mode 0600.

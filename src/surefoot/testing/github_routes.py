@@ -7,134 +7,14 @@ nor be searched, and `/billing/charges` drops repeats of an Idempotency-Key.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from urllib.parse import urlencode
+from collections.abc import Callable
 
 import msgspec
 
 from surefoot.testing import github_state as gh
+from surefoot.testing.github_call import Call, HttpError, fail, invalid
 from surefoot.testing.github_hub import Charge, Hub, Made
-from surefoot.testing.wire import Reply, WireRequest, json_reply
-
-BODY_CHARACTERS_MAX = 65_536
-PER_PAGE_MAX = 100
-PER_PAGE_DEFAULT = 30
-
-
-class HttpError(Exception):
-    """Ends a call with an error reply."""
-
-    def __init__(self, reply: Reply) -> None:
-        super().__init__(reply.status)
-        self.reply = reply
-
-
-class View(msgspec.Struct, frozen=True):
-    """How far behind and how disordered the listings are."""
-
-    listing_age_seconds: float = 0.0
-    count_age_seconds: float = 0.0
-    shift: int = 0
-    newest_first: bool = False
-
-
-class Call:
-    """One request on its way through the hub: who asks, when, and what it did."""
-
-    def __init__(self, hub: Hub, request: WireRequest, account: gh.Account, now: float, view: View) -> None:
-        self.hub = hub
-        self.request = request
-        self.account = account
-        self.now = now
-        self.view = view
-        self.base = _base(request)
-        self.query = request.query
-        self.parts: tuple[str, ...] = ()
-        self.made: Made | None = None
-        self.listed: tuple[int, ...] | None = None
-
-    def repo(self, *, write: bool = False) -> gh.Repo:
-        """The repository that the path names. Raises HttpError: 404 if it may not be seen, 301 or 307 if it moved."""
-        name = f"{self.parts[0]}/{self.parts[1]}"
-        repo = self.hub.repos.get(name)
-        if repo is None and name in self.hub.old_names:
-            raise self.moved(f"/repositories/{self.hub.repos[self.hub.old_names[name]].id}", f"/repos/{name}")
-        if repo is None or (repo.readers is not None and self.account.login not in repo.readers):
-            raise fail(404, "Not Found")
-        if write and repo.writers is not None and self.account.login not in repo.writers:
-            raise fail(403, "Resource not accessible by personal access token")
-        return repo
-
-    def issue(self, *, write: bool = False) -> tuple[gh.Repo, gh.Issue]:
-        """The issue that the path names. Raises HttpError as `repo` does, 410 if it was deleted."""
-        repo = self.repo(write=write)
-        issue = repo.issues.get(int(self.parts[2]))
-        if issue is None:
-            raise fail(404, "Not Found")
-        if issue.deleted:
-            raise fail(410, "This issue was deleted")
-        if issue.moved_to is not None:
-            target, number = issue.moved_to
-            raise self.moved(f"/repos/{target}/issues/{number}", f"/repos/{repo.full_name}/issues/{issue.number}")
-        return repo, issue
-
-    def pull(self, *, write: bool = False) -> tuple[gh.Repo, gh.Issue, gh.Pull]:
-        """The pull request that the path names."""
-        repo, issue = self.issue(write=write)
-        if issue.pull is None:
-            raise fail(404, "Not Found")
-        return repo, issue, issue.pull
-
-    def json(self) -> Mapping[str, object]:
-        """The body. Raises HttpError 400 if it is no JSON object."""
-        try:
-            return msgspec.json.decode(self.request.body, type=dict[str, object])
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise fail(400, "Problems parsing JSON") from None
-
-    def text(self, name: str, resource: str) -> str:
-        """A text of the body. Raises HttpError 422 if it is missing or too long."""
-        value = self.json().get(name)
-        if not isinstance(value, str) or not value.strip():
-            raise invalid(resource, name, "missing_field", f"{name} can't be blank")
-        if len(value) > BODY_CHARACTERS_MAX:
-            message = f"{name} is too long (maximum is {BODY_CHARACTERS_MAX} characters)"
-            raise invalid(resource, name, "unprocessable", message)
-        return value
-
-    def page(self, items: Sequence[tuple[int, object]]) -> Reply:
-        """One page of `items` (id and view), with GitHub's Link header."""
-        per_page = min(max(_number(self.query, "per_page", PER_PAGE_DEFAULT), 1), PER_PAGE_MAX)
-        page = max(_number(self.query, "page", 1), 1)
-        turned = _turn(items, self.view, page)
-        shown = turned[(page - 1) * per_page : page * per_page]
-        self.listed = tuple(number for number, _ in shown)
-        last = max(-(-len(items) // per_page), 1)
-        links = [(last, "last"), (page + 1, "next")] if page < last else []
-        links += [(page - 1, "prev"), (1, "first")] if page > 1 else []
-        header = ", ".join(f'<{self._page_url(number)}>; rel="{rel}"' for number, rel in sorted(links))
-        return json_reply(200, [view for _, view in shown], {"link": header} if header else {})
-
-    def moved(self, new: str, old: str) -> HttpError:
-        """The redirect from a resource's old path: 301 for reads, 307 for writes, as GitHub answers."""
-        status = 301 if self.request.method in ("GET", "HEAD") else 307
-        location = self.base + self.request.target.replace(old, new, 1)
-        body = {"message": "Moved Permanently", "url": location, "documentation_url": "https://docs.github.com/rest"}
-        return HttpError(json_reply(status, body, {"location": location}))
-
-    def _page_url(self, number: int) -> str:
-        return f"{self.base}{self.request.path}?{urlencode({**self.query, 'page': str(number)})}"
-
-
-def fail(status: int, message: str, headers: Mapping[str, str] | None = None) -> HttpError:
-    """An error in GitHub's shape."""
-    return HttpError(json_reply(status, gh.error_body(status, message), headers))
-
-
-def invalid(resource: str, field: str, code: str, message: str) -> HttpError:
-    """GitHub's 422."""
-    errors: list[Mapping[str, object]] = [{"resource": resource, "field": field, "code": code, "message": message}]
-    return HttpError(json_reply(422, gh.error_body(422, "Validation Failed", errors)))
+from surefoot.testing.wire import Reply, json_reply
 
 
 def dispatch(call: Call) -> Reply:
@@ -158,22 +38,6 @@ def _by_name(hub: Hub, path: str) -> str:
         return path
     names = [repo.full_name for repo in hub.repos.values() if repo.id == int(match[1])]
     return f"/repos/{names[0]}{match[2] or ''}" if names else path
-
-
-def _base(request: WireRequest) -> str:
-    host = request.headers.get("host")
-    return "https://api.github.com" if host in (None, "api.github.com") else f"http://{host}"
-
-
-def _number(query: Mapping[str, str], name: str, default: int) -> int:
-    text = query.get(name, "")
-    return int(text) if text.isdecimal() else default
-
-
-def _turn(items: Sequence[tuple[int, object]], view: View, page: int) -> list[tuple[int, object]]:
-    ordered = list(reversed(items)) if view.newest_first else list(items)
-    places = view.shift * (page - 1) % len(ordered) if ordered else 0
-    return ordered[len(ordered) - places :] + ordered[: len(ordered) - places]
 
 
 def get_user(call: Call) -> Reply:
@@ -217,6 +81,38 @@ def create_review(call: Call) -> Reply:
     return json_reply(200, gh.review_view(repo, issue, review))
 
 
+def get_review(call: Call) -> Reply:
+    """GET /repos/{o}/{r}/pulls/{n}/reviews/{id}."""
+    repo, issue, review = _review(call)
+    return json_reply(200, gh.review_view(repo, issue, review))
+
+
+def dismiss_review(call: Call) -> Reply:
+    """PUT /repos/{o}/{r}/pulls/{n}/reviews/{id}/dismissals: of reviews that approve or ask for changes, once."""
+    repo, issue, review = _review(call, write=True)
+    call.text("message", "PullRequestReview")
+    if review.state not in ("APPROVED", "CHANGES_REQUESTED"):
+        raise fail(422, f"Can not dismiss a {review.state.lower()} pull request review")
+    review.state = "DISMISSED"
+    call.made = Made("review_dismissed", review.id, f"{repo.full_name}#{issue.number}", "")
+    return json_reply(200, gh.review_view(repo, issue, review))
+
+
+def merge_pull(call: Call) -> Reply:
+    """PUT /repos/{o}/{r}/pulls/{n}/merge: once; 409 for another head than `sha`, 405 where it is merged or closed."""
+    repo, issue, pull = call.pull(write=True)
+    if issue.state != "open":
+        raise fail(405, "Pull Request is not mergeable")
+    if call.json().get("sha") not in (None, pull.head_sha):
+        raise fail(409, "Head branch was modified. Review and try the merge again.")
+    number = call.hub.new_id()
+    pull.merge_commit_sha, pull.merged_by, issue.state = f"{number:040x}", call.account, "closed"
+    issue.events.append(gh.IssueEvent(call.hub.new_id(), "merged", call.account, call.now))
+    call.made = Made("merge", number, f"{repo.full_name}#{issue.number}", pull.head_sha)
+    body = {"sha": pull.merge_commit_sha, "merged": True, "message": "Pull Request successfully merged"}
+    return json_reply(200, body)
+
+
 def get_issue(call: Call) -> Reply:
     """GET /repos/{o}/{r}/issues/{n}."""
     repo, issue = call.issue()
@@ -224,10 +120,11 @@ def get_issue(call: Call) -> Reply:
 
 
 def list_issues(call: Call) -> Reply:
-    """GET /repos/{o}/{r}/issues: newest first; `creator` filters."""
+    """GET /repos/{o}/{r}/issues: pull requests too, newest first; `creator` and `state` filter."""
     repo = call.repo()
-    creator = call.query.get("creator")
-    issues = [i for i in repo.issues.values() if not i.deleted and creator in (None, i.author.login)]
+    creator, state = call.query.get("creator"), call.query.get("state", "open")
+    issues = [i for i in repo.issues.values() if not i.deleted and i.moved_to is None]
+    issues = [i for i in issues if creator in (None, i.author.login) and state in ("all", i.state)]
     shown = sorted((i for i in issues if _listed(call, i.created_at)), key=lambda issue: -issue.number)
     return call.page([(i.id, gh.issue_view(repo, i, call.base, _count(call, i))) for i in shown])
 
@@ -238,8 +135,23 @@ def create_issue(call: Call) -> Reply:
     title, body = call.text("title", "Issue"), str(call.json().get("body") or "")
     issue = gh.Issue(call.hub.new_id(), repo.next_number(), title, body, call.account, call.now)
     repo.issues[issue.number] = issue
-    call.made = Made("issue", issue.id, f"{repo.full_name}#{issue.number}", body)
+    call.made = Made("issue", issue.number, f"{repo.full_name}#{issue.number}", body)
     return json_reply(201, gh.issue_view(repo, issue, call.base, 0))
+
+
+def edit_issue(call: Call) -> Reply:
+    """PATCH /repos/{o}/{r}/issues/{n}: its state alone; a repeat changes nothing."""
+    repo, issue = call.issue(write=True)
+    wanted = call.json()
+    state, reason = str(wanted.get("state", issue.state)), wanted.get("state_reason")
+    if state not in ("open", "closed"):
+        raise invalid("Issue", "state", "invalid", "state must be one of open, closed")
+    if state != issue.state:
+        issue.state, issue.state_reason = state, None if reason is None else str(reason)
+        kind = "closed" if state == "closed" else "reopened"
+        issue.events.append(gh.IssueEvent(call.hub.new_id(), kind, call.account, call.now))
+        call.made = Made(f"issue_{kind}", issue.number, f"{repo.full_name}#{issue.number}", "")
+    return json_reply(200, gh.issue_view(repo, issue, call.base, _count(call, issue)))
 
 
 def list_comments(call: Call) -> Reply:
@@ -376,9 +288,18 @@ def _comment(call: Call, *, write: bool = False) -> tuple[gh.Repo, gh.Issue, gh.
     raise fail(404, "Not Found")
 
 
+def _review(call: Call, *, write: bool = False) -> tuple[gh.Repo, gh.Issue, gh.Review]:
+    repo, issue, pull = call.pull(write=write)
+    for review in pull.reviews:
+        if review.id == int(call.parts[3]):
+            return repo, issue, review
+    raise fail(404, "Not Found")
+
+
 _REPO = r"/repos/([^/]+)/([^/]+)"
 _ISSUE = _REPO + r"/issues/(\d+)"
 _PULL = _REPO + r"/pulls/(\d+)"
+_REVIEW = _PULL + r"/reviews/(\d+)"
 _COMMENT = _REPO + r"/issues/comments/(\d+)"
 
 ROUTES: list[tuple[str, re.Pattern[str], Callable[[Call], Reply]]] = [
@@ -390,9 +311,13 @@ ROUTES: list[tuple[str, re.Pattern[str], Callable[[Call], Reply]]] = [
         ("GET", _PULL + "/files", list_files),
         ("GET", _PULL + "/reviews", list_reviews),
         ("POST", _PULL + "/reviews", create_review),
+        ("GET", _REVIEW, get_review),
+        ("PUT", _REVIEW + "/dismissals", dismiss_review),
+        ("PUT", _PULL + "/merge", merge_pull),
         ("GET", _REPO + "/issues", list_issues),
         ("POST", _REPO + "/issues", create_issue),
         ("GET", _ISSUE, get_issue),
+        ("PATCH", _ISSUE, edit_issue),
         ("GET", _ISSUE + "/comments", list_comments),
         ("POST", _ISSUE + "/comments", create_comment),
         ("GET", _COMMENT, get_comment),

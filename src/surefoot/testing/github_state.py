@@ -52,7 +52,7 @@ class PullFile(msgspec.Struct, frozen=True):
     patch: str = "@@ -1 +1,2 @@\n line\n+new line"
 
 
-class Review(msgspec.Struct, frozen=True):
+class Review(msgspec.Struct):
     """One review of a pull request."""
 
     id: int
@@ -70,6 +70,9 @@ class Pull(msgspec.Struct):
     base_sha: str
     files: list[PullFile] = []
     reviews: list[Review] = []
+    merged_by: Account | None = None
+    merge_commit_sha: str | None = None
+    """Set once it is merged."""
 
 
 class Issue(msgspec.Struct):
@@ -85,6 +88,8 @@ class Issue(msgspec.Struct):
     comments: list[Comment] = []
     events: list[IssueEvent] = []
     locked: bool = False
+    state: str = "open"
+    state_reason: str | None = None
     deleted: bool = False
     moved_to: tuple[str, int] | None = None
     pull: Pull | None = None
@@ -176,7 +181,8 @@ def issue_view(repo: Repo, issue: Issue, base: str, count: int) -> JsonObject:
         "number": issue.number,
         "title": issue.title,
         "body": issue.body,
-        "state": "open",
+        "state": issue.state,
+        "state_reason": issue.state_reason,
         "locked": issue.locked,
         "user": account_view(issue.author),
         "labels": [label_view(name) for name in issue.labels],
@@ -204,7 +210,9 @@ def pull_view(repo: Repo, issue: Issue, pull: Pull, base: str, count: int) -> Js
         "head": {"ref": "feature", "sha": pull.head_sha, "repo": repo_view(repo, base)},
         "base": {"ref": "main", "sha": pull.base_sha, "repo": repo_view(repo, base)},
         "draft": False,
-        "merged": False,
+        "merged": pull.merge_commit_sha is not None,
+        "merged_by": None if pull.merged_by is None else account_view(pull.merged_by),
+        "merge_commit_sha": pull.merge_commit_sha,
         "changed_files": len(pull.files),
         "additions": sum(file.additions for file in pull.files),
         "deletions": sum(file.deletions for file in pull.files),

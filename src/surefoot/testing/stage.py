@@ -17,7 +17,7 @@ import msgspec
 from surefoot.agent.agent import Agent
 from surefoot.agent.tools import Tool
 from surefoot.app import Surefoot
-from surefoot.connectors import github_api
+from surefoot.connectors import github_api, github_app
 from surefoot.core.policy import LEASE_SECONDS_DEFAULT
 from surefoot.doors import Doors
 from surefoot.errors import InvalidInput, StoreError
@@ -32,6 +32,7 @@ VARIABLES: Mapping[str, str | None] = {
     "GITHUB_TOKEN": TOKEN,
     "GITHUB_API_URL": None,
     "SUREFOOT_GITHUB_ACCOUNT": None,
+    "GITHUB_APP_ID": None,
     "SUREFOOT_SECRET": None,
 }
 MEMORY = "/dev/shm"
@@ -57,14 +58,14 @@ class _Watched(Surefoot):
 
     async def __aenter__(self) -> Surefoot:
         await super().__aenter__()
-        self._tell()
+        self._tell_open()
         return self
 
     async def _working(self) -> Worker:
-        self._tell()
+        self._tell_open()
         return await super()._working()
 
-    def _tell(self) -> None:
+    def _tell_open(self) -> None:
         told, self._on_open = self._on_open, None
         if told is not None:
             told(self)
@@ -212,6 +213,7 @@ async def approve_all(sf: Surefoot, snapshot: RunSnapshot) -> bool:
 def new_process() -> None:
     """What a module remembers is gone in a new process."""
     github_api._accounts.clear()
+    github_app._tokens.clear()
 
 
 @contextmanager

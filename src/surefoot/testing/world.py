@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from surefoot.testing import faults as f
+from surefoot.testing.github_call import Call, View, fail
 from surefoot.testing.github_hub import Hub, Made
-from surefoot.testing.github_routes import Call, View, dispatch, fail
+from surefoot.testing.github_routes import dispatch
 from surefoot.testing.github_state import Account, error_body
 from surefoot.testing.wire import (
     Applied,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from surefoot import effects, errors
 from surefoot.agent.agent import Agent
+from surefoot.agent.builtin import ask_person, sleep
 from surefoot.agent.tools import Approval, Tool, ToolCall, tool
 from surefoot.app import Surefoot, run_sync
 from surefoot.effects import Absent, Found, Operation, Receipt, Undetermined
@@ -22,8 +23,10 @@ __all__ = [
     "Tool",
     "ToolCall",
     "Undetermined",
+    "ask_person",
     "effects",
     "errors",
     "run_sync",
+    "sleep",
     "tool",
 ]

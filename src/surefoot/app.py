@@ -13,7 +13,10 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mappin
 from types import TracebackType
 from typing import TypeVar
 
+import msgspec
+
 from surefoot.agent.agent import Agent
+from surefoot.agent.builtin import check_answer
 from surefoot.agent.loop import AgentLoop
 from surefoot.agent.messages import user_body
 from surefoot.agent.model import Model
@@ -365,7 +368,10 @@ class Surefoot:
         return await self._decide(action_id, decision)
 
     async def answer(self, action_id: str, value: object, *, by: str, key: str | None = None) -> ActionRow:
-        """Answer a question with a JSON value. Raises as `approve` does."""
+        """Answer a question with a JSON value that fits its schema. Raises as `approve` does."""
+        row = await self.store.action(self.tenant, action_id)
+        if (schema := msgspec.json.decode(row.preview).get("schema")) is not None:
+            check_answer(schema, value)
         return await self._decide(action_id, Decision("answer", by, key=key, value=canonical(value)))
 
     async def _decide(self, action_id: str, decision: Decision) -> ActionRow:

@@ -17,9 +17,11 @@ EXPORTS = [
     "Tool",
     "ToolCall",
     "Undetermined",
+    "ask_person",
     "effects",
     "errors",
     "run_sync",
+    "sleep",
     "tool",
 ]
 EXPORTS_MAX = 40

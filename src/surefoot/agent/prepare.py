@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from surefoot.agent.agent import Agent
+from surefoot.agent.builtin import delay_of, is_question, question_shown
 from surefoot.agent.model import CallPart
 from surefoot.agent.tools import Tool
 from surefoot.core.decide import ProposedCall, Refusal
@@ -83,8 +84,10 @@ class Preparer:
         identity = None if tool.effect.name == "read" else tool.identity_hash(arguments)
         repeat = await self._repeat(run, identity) if key is None and identity is not None else None
         safe_input = view_json(self._ctx.redactor, data)
-        gate = None
-        if refusal is None and owner is None:
+        gate, question = None, None
+        if is_question(tool):
+            question = self._question(tool, arguments, safe_input)
+        elif refusal is None and owner is None:
             gate = await self._gate(run, tool, arguments, target, safe_input, repeat)
         return ProposedCall(
             tool_name=tool.name,
@@ -101,6 +104,20 @@ class Preparer:
             owner_step_id=owner,
             refusal=refusal,
             gate=gate,
+            question=question,
+            delay_s=delay_of(tool, arguments),
+        )
+
+    def _question(self, tool: Tool, arguments: dict[str, object], safe_input: bytes) -> Ask:
+        return make_ask(
+            self._ctx.doors,
+            ActionKind.ask,
+            tool_name=tool.name,
+            target=None,
+            safe_input=safe_input,
+            permission=None if tool.approval is None else tool.approval.permission,
+            expires_s=rules_of(tool).approval_expires_s,
+            shown=question_shown(msgspec.json.decode(safe_input, type=dict[str, object])),
         )
 
     async def _owner(self, tool: Tool, key: str | None, input_hash: str) -> tuple[str | None, Refusal | None]:

@@ -59,6 +59,8 @@ class ProposedCall(msgspec.Struct, frozen=True):
     """The approval that the call waits for."""
     question: Ask | None = None
     """The call is a question to a person (`ask_person`): a step of type human_approval, answered by a value."""
+    delay_s: float | None = None
+    """The call begins that much later (`sleep`)."""
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -213,6 +215,8 @@ def propose(d: Draft, call: ProposedCall, model_sequence: int, index: int, posit
         ask(d, new, ActionKind.ask, call.question)
     elif call.gate is not None:
         ask_approval(d, new, call.gate)
+    elif call.delay_s is not None:
+        defer(d, new, call.delay_s, None)
     return new
 
 

@@ -13,6 +13,9 @@ from surefoot.core.visible import visible_value
 from surefoot.doors import Doors
 from surefoot.runtime.registry import RunnableTool
 
+MODEL_CHOICES = ["try_again", "stop"]
+"""The answers to the question whether a model call that a person can mend is tried again."""
+
 _TEXTS = {
     ActionKind.approve: "Approve this call?",
     ActionKind.resolve: "This call may have been sent, and nobody can find out whether it was applied. What happened?",
@@ -54,6 +57,9 @@ class Questions(Mapping[ActionKind, Ask]):
 
     def _make(self, kind: ActionKind) -> Ask:
         approval = self._tool.approval if self._tool is not None else None
+        shown = self._shown
+        if kind is ActionKind.ask:
+            shown = {**(shown or {}), "choices": MODEL_CHOICES, "schema": {"enum": MODEL_CHOICES}}
         return make_ask(
             self._doors,
             kind,
@@ -63,7 +69,7 @@ class Questions(Mapping[ActionKind, Ask]):
             warnings=self._warnings,
             permission=approval.permission if approval is not None else None,
             expires_s=self._step.rules.approval_expires_s if kind in (ActionKind.approve, ActionKind.ask) else None,
-            shown=self._shown,
+            shown=shown,
         )
 
 

@@ -1,0 +1,81 @@
+"""Built-in tools: a question to a person is a unit of work of its own, and a sleep survives its process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from surefoot import Agent, Surefoot, ask_person, sleep
+from surefoot.errors import AlreadyDecided, InvalidInput
+from surefoot.testing.model import FakeModel, Step
+
+WAIT_SECONDS = 30.0
+
+
+def _agent(script: list[Step]) -> Agent:
+    return Agent("helper", FakeModel(script), "Help.", [ask_person, sleep])
+
+
+def _question(**arguments: object) -> list[Step]:
+    return [[("ask_person", arguments)], "thank you"]
+
+
+async def test_a_person_answers_a_question_once_and_the_answer_fits_its_schema(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/app.db"
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    agent = _agent(_question(question="Which one?", answer_schema=schema))
+    async with Surefoot(url, [agent], worker=True) as sf:
+        run = await sf.start("helper", "go")
+        asked = await sf.wait(run.id, timeout=WAIT_SECONDS)
+        assert asked.status == "waiting_for_user"
+        assert [step.type for step in asked.steps] == ["model_call", "human_approval"]
+        question = asked.pending_actions[0]
+        assert question.kind == "ask"
+        with pytest.raises(InvalidInput) as refused:
+            await sf.answer(question.id, {"n": "three"}, by="ann")
+        assert refused.value.code == "answer_does_not_fit"
+    # Another process goes on with the answer.
+    async with Surefoot(url, [agent], worker=True) as sf:
+        await sf.answer(question.id, {"n": 3}, by="ann")
+        with pytest.raises(AlreadyDecided):
+            await sf.answer(question.id, {"n": 4}, by="ann")
+        ended = await sf.wait(run.id, timeout=WAIT_SECONDS)
+        assert ended.status == "completed"
+        assert ended.steps[1].status == "succeeded"
+        results = [m for m in await sf.messages(run.id) if m.role == "tool_result"]
+        assert len(results) == 1 and b'{"n":3}' in results[0].body
+
+
+async def test_choices_are_the_only_answers(tmp_path: Path) -> None:
+    agent = _agent(_question(question="Ship it?", choices=["yes", "no"]))
+    async with Surefoot(f"sqlite:///{tmp_path}/app.db", [agent], worker=True) as sf:
+        run = await sf.start("helper", "go")
+        asked = await sf.wait(run.id, timeout=WAIT_SECONDS)
+        with pytest.raises(InvalidInput):
+            await sf.answer(asked.pending_actions[0].id, "perhaps", by="ann")
+        await sf.answer(asked.pending_actions[0].id, "yes", by="ann")
+        assert (await sf.wait(run.id, timeout=WAIT_SECONDS)).status == "completed"
+
+
+async def test_a_question_that_is_no_question_is_told_to_the_model(tmp_path: Path) -> None:
+    agent = _agent(_question(question="?", answer_schema={"type": "no such type"}))
+    async with Surefoot(f"sqlite:///{tmp_path}/app.db", [agent], worker=True) as sf:
+        run = await sf.start("helper", "go")
+        ended = await sf.wait(run.id, timeout=WAIT_SECONDS)
+        assert ended.status == "completed"
+        assert ended.steps[1].status == "failed" and ended.steps[1].error_code == "limit"
+
+
+async def test_a_sleep_goes_on_in_another_process(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/app.db"
+    agent = _agent([[("sleep", {"seconds": 3})], "awake"])
+    async with Surefoot(url, [agent], worker=True) as sf:
+        run = await sf.start("helper", "go")
+        slept = await sf.wait(run.id, until=lambda s: len(s.steps) == 2, timeout=WAIT_SECONDS)
+        assert slept.steps[1].status == "pending" and slept.steps[1].attempt == 0
+        began = sf.doors.clock.now().wall
+    async with Surefoot(url, [agent], worker=True) as sf:
+        ended = await sf.wait(run.id, timeout=WAIT_SECONDS)
+        assert ended.status == "completed" and ended.steps[1].attempt == 1
+        assert sf.doors.clock.now().wall - began >= 2.5

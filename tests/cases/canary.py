@@ -1,4 +1,4 @@
-"""A process whose run meets a secret in every place: `python -m tests.cases.canary STORE`. It tells all that it may tell.
+"""A process whose run meets secrets everywhere: `python -m tests.cases.canary STORE`. It tells all that it may tell.
 
 GITHUB_TOKEN is known from the start; CRM_TOKEN is known once a tool has asked for it.
 """
@@ -14,6 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from surefoot import Agent, Operation, Receipt, Surefoot, effects, http, tool
+from surefoot.agent.tools import Tool
 from surefoot.testing.model import FakeModel, ScriptedCall
 from tests.cases.rig import READ, post_comment, read_pull
 
@@ -63,7 +64,7 @@ async def main(store: str) -> None:
     calls += [("echo", {"number": 9}), ("send", {"number": 10})]
     script: list[str | list[ScriptedCall]] = [[call] for call in calls]
     script += [f"The token is {github}, or {forms(crm)}."]
-    tools = [echo, send, fail, read_pull, post_comment(gated=True)]
+    tools: list[Tool] = [echo, send, fail, read_pull, post_comment(gated=True)]
     agent = Agent(name="reviewer", model=FakeModel(script), instructions=f"Use {github}.", tools=tools)
     async with Surefoot(store, [agent], worker=True) as sf:
         for name in TOKENS:

@@ -39,9 +39,9 @@ MISSES_MAX = 40
 """Kills in all that may fall outside the windows."""
 
 _FIRST_BYTE_LEFT = ("http.send:after", "http.reply:before")
-_COMMENT = "pass@tool:before:2"
 _PROPOSED = "pass@model:after:2"
-_DOUBT = "raise@tool:after:2"
+_COMMENT = (_PROPOSED, "pass@tool:before")
+_DOUBT = (_PROPOSED, "raise@tool:after")
 
 
 class Aim(msgspec.Struct, frozen=True):
@@ -100,7 +100,7 @@ def _lookup_from_outside(chance: random.Random) -> Aim:
         rules.append(("POST", COMMENTS, LostRequest("reset")))
     return Aim(
         LOOKUP,
-        points=(_DOUBT,),
+        points=_DOUBT,
         rules=tuple(rules),
         seen=lambda story: any(
             r.method == "GET" and "/pulls" not in r.path and r.path != "/user" for r in story.requests()
@@ -133,27 +133,31 @@ def _before_by_itself(chance: random.Random) -> Aim:
 
 def _sending_by_itself(chance: random.Random) -> Aim:
     if chance.random() < 0.3:
-        return Aim(SENDING, points=chance.choice([("kill@tool:before:2",), (_PROPOSED, "kill@commit:after:3")]))
+        return Aim(SENDING, points=(_PROPOSED, chance.choice(["kill@tool:before", "kill@commit:after:3"])))
     doors = ["http.connect:before", "http.connect:after", "http.send:before", "clock.sleep:before"]
-    return Aim(SENDING, points=(_COMMENT, f"kill@{chance.choice(doors)}"))
+    return Aim(SENDING, points=(*_COMMENT, f"kill@{chance.choice(doors)}"))
 
 
 def _flight_by_itself(chance: random.Random) -> Aim:
-    points = (_COMMENT, f"kill@{chance.choice(_FIRST_BYTE_LEFT)}")
+    points = (*_COMMENT, f"kill@{chance.choice(_FIRST_BYTE_LEFT)}")
     return Aim(FLIGHT, points=points, rules=(("POST", COMMENTS, _slow(chance)),))
 
 
 def _committing_by_itself(chance: random.Random) -> Aim:
-    ways = [(_COMMENT, "kill@http.reply:after"), ("kill@tool:after:2",), ("pass@tool:after:2", "kill@commit:before")]
+    ways = [
+        (*_COMMENT, "kill@http.reply:after"),
+        (_PROPOSED, "kill@tool:after"),
+        (_PROPOSED, "pass@tool:after", "kill@commit:before"),
+    ]
     return Aim(COMMITTING, points=chance.choice(ways))
 
 
 def _lookup_by_itself(chance: random.Random) -> Aim:
     doors = ["lookup:before", "lookup:after", "http.connect:before", "http.connect:after"]
     doors += [f"http.{door}:{nth}" for door in ("send:before", "send:after", "reply:after") for nth in (1, 2, 3)]
-    points = (_DOUBT, "pass@commit:after", f"kill@{chance.choice(doors)}")
+    points = (*_DOUBT, "pass@commit:after", f"kill@{chance.choice(doors)}")
     if chance.random() < 0.2:
-        points = (_DOUBT, "pass@lookup:after", "kill@commit:before")
+        points = (*_DOUBT, "pass@lookup:after", "kill@commit:before")
     lost = chance.random() < 0.5
     return Aim(LOOKUP, points=points, rules=(("POST", COMMENTS, LostRequest("reset")),) if lost else ())
 

@@ -27,7 +27,7 @@ AFTER = "after the write"
 UNCHECKED = "between the check and the write"
 
 _PROPOSED = "pass@model:after:2"
-_COMMENT = "pass@tool:before:2"
+_COMMENT = "pass@tool:before"
 _WRITING = "pass@http.send:before"
 _SENT = "stop@http.send:after:1"
 """A second stop, until the World has the bytes: the worker would reset its connection when it looks at its clock."""
@@ -40,18 +40,21 @@ PASSAGES: dict[str, tuple[tuple[str, ...], ...]] = {
     BEFORE: tuple((_PROPOSED, f"stop@{passage}") for passage in (*_HTTP, "commit:after:2")),
     BETWEEN: (
         (_PROPOSED, "stop@commit:after:3"),
-        ("stop@tool:before:2",),
-        *((_COMMENT, f"stop@{passage}") for passage in _HTTP[:3]),
+        (_PROPOSED, "stop@tool:before"),
+        *((_PROPOSED, _COMMENT, f"stop@{passage}") for passage in _HTTP[:3]),
     ),
     AFTER: (
-        *((_COMMENT, f"stop@{passage}") for passage in ("http.send:after", "http.reply:before", "http.reply:after")),
-        ("stop@tool:after:2",),
+        *(
+            (_PROPOSED, _COMMENT, f"stop@{passage}")
+            for passage in ("http.send:after", "http.reply:before", "http.reply:after")
+        ),
+        (_PROPOSED, "stop@tool:after"),
     ),
     # The head and the body are two writes: a stop before the first one is still met by the check before the second.
     UNCHECKED: (
-        (_COMMENT, _WRITING, "stop@http.check:after:1"),
-        (_COMMENT, _WRITING, "stop@http.check:after:2"),
-        (_COMMENT, _WRITING, "stop@http.check:after:2", _SENT),
+        (_PROPOSED, _COMMENT, _WRITING, "stop@http.check:after:1"),
+        (_PROPOSED, _COMMENT, _WRITING, "stop@http.check:after:2"),
+        (_PROPOSED, _COMMENT, _WRITING, "stop@http.check:after:2", _SENT),
     ),
 }
 

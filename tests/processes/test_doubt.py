@@ -14,13 +14,14 @@ from tests.support import eventually
 
 pytestmark = pytest.mark.real_process
 
-BEFORE_THE_FIRST_BYTE = ("tool:before:2", "http.connect:before", "http.connect:after", "http.send:before")
+BEFORE_THE_FIRST_BYTE = ("tool:before", "http.connect:before", "http.connect:after", "http.send:before")
 
 
 @pytest.mark.parametrize("passage", BEFORE_THE_FIRST_BYTE)
 async def test_sigkill_before_the_first_byte(world: WorldProcess, tmp_path: Path, passage: str) -> None:
     async with Story(world, tmp_path) as story:
-        points = (f"kill@{passage}",) if passage.startswith("tool") else ("pass@tool:before:2", f"kill@{passage}")
+        begun = () if passage.startswith("tool") else ("pass@tool:before",)
+        points = ("pass@model:after:2", *begun, f"kill@{passage}")
         worker = await story.approved(*points)
         await worker.ended()
         killed = await story.step()

@@ -15,6 +15,8 @@ from tests.processes.story import COMMENTS, Story, WorldProcess, comment_step
 
 pytestmark = pytest.mark.real_process
 
+PROPOSED = "pass@model:after:2"
+"""From here on the next tool is the comment's."""
 LOOK_SECONDS = 0.4
 """How long the World takes to answer a look, so that the reconciling run is seen for certain."""
 POSTING = ("posting", "sending", "calling", "发表评论", "正在发表", "正在调用")
@@ -90,8 +92,8 @@ async def test_c001_sigkill_after_github_committed(world: WorldProcess, tmp_path
 
 async def test_c001_exception_between_reply_and_commit_on_a_live_worker(world: WorldProcess, tmp_path: Path) -> None:
     async with Story(world, tmp_path) as story:
-        await _rescue(story, "raise@tool:after:2", restart_after=None)
-        assert story.workers[0].notes() == ["raise@tool:after:2"]
+        await _rescue(story, PROPOSED, "raise@tool:after", restart_after=None)
+        assert story.workers[0].notes() == [PROPOSED, "raise@tool:after:1"]
         assert len(story.workers) == 1
 
 
@@ -99,9 +101,9 @@ async def test_c001_exception_between_reply_and_commit_on_a_live_worker(world: W
     ("points", "last"),
     [
         # The exception ends the process: the row says running.
-        (("exit@tool:after:2",), "exit@tool:after:2"),
+        ((PROPOSED, "exit@tool:after"), "exit@tool:after:1"),
         # The exception was noted, and then the process ended: the row says outcome_unknown.
-        (("raise@tool:after:2", "kill@commit:after"), "kill@commit:after:1"),
+        ((PROPOSED, "raise@tool:after", "kill@commit:after"), "kill@commit:after:1"),
     ],
 )
 async def test_c001_exception_between_reply_and_commit_with_a_restart(

@@ -1,0 +1,32 @@
+-- What surefoot.sql does in a user's own PostgreSQL database. tenant_id leads the key: two tenants may share a database.
+
+-- name: create_table
+-- One row for each operation whose transaction was committed. Safe to run again.
+CREATE TABLE IF NOT EXISTS surefoot_operation (
+    tenant_id text NOT NULL,
+    key text NOT NULL,
+    tool text NOT NULL,
+    run_id text NOT NULL,
+    step_id text NOT NULL,
+    recorded_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    receipt json NOT NULL,
+    PRIMARY KEY (tenant_id, key)
+)
+
+-- name: hold
+-- Until its transaction ends, this one holds the key's lock: a lookup sees that it is open. Waits for an earlier attempt.
+SELECT pg_advisory_xact_lock(hashtextextended('surefoot_operation:' || %s || ':' || %s, 0))
+
+-- name: record
+-- The key becomes part of the caller's transaction. No row is written where the key is there already.
+INSERT INTO surefoot_operation (tenant_id, key, tool, run_id, step_id, receipt)
+VALUES (%s, %s, %s, %s, %s, %s)
+ON CONFLICT DO NOTHING
+
+-- name: probe
+-- Whether no transaction with this key is open, and whether this server only follows another one.
+SELECT pg_try_advisory_xact_lock(hashtextextended('surefoot_operation:' || %s || ':' || %s, 0)), pg_is_in_recovery()
+
+-- name: find
+-- Whether a transaction with this key was committed. Asked in a transaction of its own, after the probe's has ended.
+SELECT receipt::text, recorded_at::text FROM surefoot_operation WHERE tenant_id = %s AND key = %s

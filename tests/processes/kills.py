@@ -59,12 +59,10 @@ class Aim(msgspec.Struct, frozen=True):
         return "by itself" if self.seen is None else "from outside"
 
 
-def draw(chance: random.Random, window: str) -> Aim:
-    """Where to kill. Half of the kills come from outside where the window allows it."""
+def draw(chance: random.Random, window: str, number: int) -> Aim:
+    """Where to kill. Where the window allows it, every other kill comes from outside."""
     outside = _OUTSIDE.get(window)
-    if outside is not None and chance.random() < 0.5:
-        return outside(chance)
-    return _BY_ITSELF[window](chance)
+    return outside(chance) if outside is not None and number % 2 else _BY_ITSELF[window](chance)
 
 
 def _before_from_outside(chance: random.Random) -> Aim:
@@ -291,7 +289,7 @@ async def kill_all(world: WorldProcess, folder: Path, chance: random.Random, in_
     owed = [window for window in WINDOWS for _ in range(in_each)]
     misses = 0
     while owed:
-        aims = [draw(chance, window) for window in owed]
+        aims = [draw(chance, window, number) for number, window in enumerate(owed)]
         chance.shuffle(aims)
         fell = await _gathered([kill_once(world, folder, aim) for aim in aims])
         hits.update((window, aim.kind) for window, aim in zip(fell, aims, strict=True) if window is not None)

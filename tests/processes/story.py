@@ -137,7 +137,7 @@ class Worker:
         self.process.send_signal(number)
 
     async def reached(self, point: str) -> None:
-        """Wait until the point stands in the notes, such as "stop@tool:before:2"."""
+        """Wait until the point stands in the notes, such as "stop@tool:before:1"."""
         await eventually(lambda: point in self.notes() or self.process.poll() is not None, f"{point}: {self.said}")
         assert point in self.notes(), f"the worker ended before {point}: {self.said}"
 

@@ -52,6 +52,11 @@ class VirtualLoop(_Base):
             self._take_from_threads()
         return bool(self._ready) or self._timer_due()
 
+    @property
+    def ready_count(self) -> int:
+        """How many callbacks can run now."""
+        return len(self._ready)
+
     def next_timer(self) -> float | None:
         """When the next timer is due, on `time()`; None if there is none."""
         while self._timers and self._timers[0][2].cancelled():

@@ -29,7 +29,7 @@ QUIET_SHARE = 0.25
 QUIET_SLEEP_SECONDS_MAX = 3_600.0
 STEPS_AT_ONE_TIME_MAX = 200_000
 BURST_MAX = 6
-LAST_STEPS_MAX = 2_000
+LAST_STEPS_MAX = 200
 
 
 class Killed(BaseException):
@@ -380,12 +380,12 @@ def _wake(future: asyncio.Future[None]) -> None:
 def _clear_away(process: Process) -> None:
     """Cancel what is left and let it end: every door of the process is shut."""
     # What was to begin begins first, and ends at its first door: Python complains of coroutines that never began.
-    process.loop.step(10_000)
+    process.loop.step(process.loop.ready_count)
     for _ in range(10):
         tasks = [task for task in asyncio.all_tasks(process.loop) if not task.done()]
         if not tasks:
             break
         for task in tasks:
             task.cancel()
-        process.loop.step(10_000)
+        process.loop.step(LAST_STEPS_MAX)
     process.loop.close()

@@ -22,6 +22,7 @@ from surefoot.app import Surefoot
 from surefoot.connectors.github import create_issue_comment, read_pull_request
 from surefoot.core.values import digest
 from surefoot.errors import ApprovalPending, OutcomeUnknown, PerformFailed, StoreError, SurefootError
+from surefoot.runtime.questions import MODEL_CHOICES
 from surefoot.store.port import ActionRow
 from surefoot.testing.machine import Machine, Process
 from surefoot.testing.model import FakeModel, ScriptedCall
@@ -203,7 +204,7 @@ class Person:
                 await self._decide_about_something_else(sf, action.id)
             await decide(action.id, by="ann", input_hash=action.input_hash, key=action.id)
         elif kind == "ask":
-            await sf.answer(action.id, "again", by="ann", key=action.id)
+            await sf.answer(action.id, MODEL_CHOICES[0], by="ann", key=action.id)
         elif kind == "duplicate":
             await sf.reject(action.id, by="ann", key=action.id)
         else:

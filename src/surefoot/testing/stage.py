@@ -21,6 +21,7 @@ from surefoot.connectors import github_api, github_app
 from surefoot.core.policy import LEASE_SECONDS_DEFAULT
 from surefoot.doors import Doors
 from surefoot.errors import InvalidInput, StoreError
+from surefoot.runtime.questions import MODEL_CHOICES
 from surefoot.runtime.worker import Worker
 from surefoot.snapshot import RunSnapshot
 from surefoot.store.sqlite import SqliteStore
@@ -204,7 +205,7 @@ async def approve_all(sf: Surefoot, snapshot: RunSnapshot) -> bool:
     waiting = [a for a in snapshot.pending_actions if a.status == "waiting" and a.kind in ("approve", "ask")]
     for action in waiting:
         if action.kind == "ask":
-            await sf.answer(action.id, "again", by="ann")
+            await sf.answer(action.id, MODEL_CHOICES[0], by="ann")
         else:
             await sf.approve(action.id, by="ann", input_hash=action.input_hash)
     return bool(waiting)

@@ -68,8 +68,9 @@ class Stop(msgspec.Struct, frozen=True):
 
 
 def draw(chance: random.Random, place: str) -> Stop:
-    """A passage at the place, and a time beyond the lease."""
-    return Stop(place, chance.choice(PASSAGES[place]), chance.uniform(LEASE_SECONDS + 0.2, STOPPED_SECONDS_MAX))
+    """A passage at the place, and a time beyond the lease; a third of them until the other worker is done."""
+    drawn = chance.uniform(LEASE_SECONDS + 0.2, STOPPED_SECONDS_MAX)
+    return Stop(place, chance.choice(PASSAGES[place]), None if chance.random() < 1 / 3 else drawn)
 
 
 async def stop_once(world: WorldProcess, folder: Path, stop: Stop) -> int:

@@ -166,8 +166,8 @@ async def test_late_arrival_past_the_settle_time_is_detected(world: WorldProcess
 
 
 async def test_late_arrival_within_the_settle_time_is_found(world: WorldProcess, tmp_path: Path) -> None:
-    async with Story(world, tmp_path, settle=3.0, timeout=2.0) as story:
-        world.hit(Rule(Late(1.0, "hang"), method="POST", path=COMMENTS, account=story.account))
+    async with Story(world, tmp_path, settle=6.0, timeout=2.0) as story:
+        world.hit(Rule(Late(3.5, "hang"), method="POST", path=COMMENTS, account=story.account))
         worker = await story.approved()
         await eventually(story.posts, "the request")
         worker.kill()

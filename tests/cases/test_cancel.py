@@ -9,7 +9,7 @@ import pytest
 from surefoot import Operation, Receipt, effects, http, tool
 from surefoot.agent.tools import Tool
 from surefoot.connectors import github
-from surefoot.effects import Verdict
+from surefoot.effects import Refused, Verdict
 from surefoot.snapshot import RunSnapshot
 from surefoot.testing import faults as f
 from surefoot.testing.world import TOKEN
@@ -26,6 +26,7 @@ from tests.cases.rig import (
     code_of,
     comment,
     ended,
+    object_of,
     post_comment,
     read_pull,
     story,
@@ -74,7 +75,7 @@ def stubborn(seconds: float, *, posts: bool) -> Tool:
     @tool(name="stubborn", effect=effects.lookup(find_stubborn, settle=5), timeout=30)
     async def call(op: Operation, body: str) -> Receipt:
         """Comment, then hang."""
-        made = await github.create_issue_comment(op, REPO, NUMBER, body) if posts else Receipt()
+        made = await github.create_issue_comment(op, REPO, NUMBER, body) if posts else None
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         while (left := end - loop.time()) > 0:
@@ -86,6 +87,8 @@ def stubborn(seconds: float, *, posts: bool) -> Tool:
                 continue
             finally:
                 timer.cancel()
+        if made is None:
+            raise Refused("it was never sent")
         return made
 
     return call
@@ -120,6 +123,7 @@ def test_c033_a_call_that_does_not_stop_is_left_and_settled(sim: Sim, posts: boo
             run = await sf.snapshot(run.id)
         (step,) = calls_of(run)
         made = sim.ours(step.operation_key)
+        assert step.status == ("succeeded" if posts else "failed")
         if posts:
             assert step.external_resource_id == str(made[0].resource_id)
         assert (run.status, len(sim.posts()), len(made)) == ("cancelled", int(posts), int(posts))
@@ -201,8 +205,8 @@ async def ring(op: Operation, text: str) -> Receipt:
     """Something that nobody can look up."""
     async with http.client(op, base_url="https://bell.example") as client:
         headers = {"Authorization": f"Bearer {TOKEN}", "Idempotency-Key": op.key}
-        await client.post("/mail/messages", json={"to": "bell", "text": text}, headers=headers)
-    return Receipt(resource_id="rung")
+        reply = await client.post("/mail/messages", json={"to": "bell", "text": text}, headers=headers)
+    return Receipt(resource_id=str(object_of(reply)["id"]))
 
 
 KINDS = ("a call that may have been sent", "a read", "an approved call", "a model call")

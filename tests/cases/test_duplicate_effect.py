@@ -150,6 +150,7 @@ async def charge(op: Operation, cents: int) -> Receipt:
 
 @story
 async def test_c005_a_client_that_retries_by_itself_is_harmless_where_the_target_drops_repeats(sim: Sim) -> None:
+    sim.broken = {"I2"}
     sim.fault(f.StatusAfter(502), path="/billing/charges")
     agent = sim.agent([[("charge", {"cents": 900})], "done"], charge)
     async with sim.surefoot(agent) as sf:
@@ -169,7 +170,7 @@ async def post_eagerly(op: Operation, repo: str, issue_number: int, body: str) -
 
 @story
 async def test_c005_the_double_of_a_client_that_retries_by_itself_is_reported(sim: Sim) -> None:
-    sim.doubles_reported = True
+    sim.broken = {"I1", "I2", "I3"}
     sim.fault(f.StatusAfter(502), times=2)
     agent = sim.agent([[("post_eagerly", comment("Twice.")[1])], "done"], post_eagerly)
     async with sim.surefoot(agent) as sf:

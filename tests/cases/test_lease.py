@@ -33,6 +33,7 @@ from tests.cases.rig import (
     calls_of,
     comment,
     ended,
+    object_of,
     post_comment,
     story,
 )
@@ -104,8 +105,8 @@ async def ring(op: Operation) -> Receipt:
     """The body that has to run once."""
     async with http.client(op, base_url="https://bell.example") as client:
         headers = {"Authorization": f"Bearer {TOKEN}", "Idempotency-Key": op.key}
-        await client.post("/mail/messages", json={"to": "bell", "text": "ring"}, headers=headers)
-    return Receipt(resource_id="rung")
+        reply = await client.post("/mail/messages", json={"to": "bell", "text": "ring"}, headers=headers)
+    return Receipt(resource_id=str(object_of(reply)["id"]))
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -209,11 +210,12 @@ async def test_c040_a_run_that_an_operator_failed_stays_failed(live: Live, hand:
         run = await sf.wait(run.id, until=ended, timeout=SECONDS)
         (step,) = calls_of(run)
         assert (run.status, step.status, step.resolution) == ("failed", "outcome_unknown", "given_up")
-        assert await sf.report(str(step.operation_key), Found(Receipt(resource_id="late-1")))
+        late = str(live.ours(step.operation_key)[0].resource_id)
+        assert await sf.report(str(step.operation_key), Found(Receipt(resource_id=late)))
         after = await sf.snapshot(run.id)
         events = await all_events(sf, run.id)
     (step,) = calls_of(after)
-    assert (after.status, after.error_code, step.external_resource_id) == ("failed", run.error_code, "late-1")
+    assert (after.status, after.error_code, step.external_resource_id) == ("failed", run.error_code, late)
     types = [e.type for e in events]
     assert [t for t in types if t in ("run_completed", "run_failed", "run_cancelled")] == ["run_failed"]
     assert types.index("evidence_recorded") > types.index("run_failed") and "receipt_recorded" in types
@@ -225,5 +227,5 @@ async def ring_live(op: Operation) -> Receipt:
     """The same on a socket."""
     async with http.client(op, base_url=os.environ["GITHUB_API_URL"]) as client:
         headers = {"Authorization": f"Bearer {TOKEN}", "Idempotency-Key": op.key}
-        await client.post("/mail/messages", json={"to": "bell", "text": "ring"}, headers=headers)
-    return Receipt(resource_id="rung")
+        reply = await client.post("/mail/messages", json={"to": "bell", "text": "ring"}, headers=headers)
+    return Receipt(resource_id=str(object_of(reply)["id"]))

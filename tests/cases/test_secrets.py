@@ -24,6 +24,7 @@ async def test_c055_a_token_in_the_context_of_a_run_is_kept_nowhere(
     monkeypatch.setenv("CRM_TOKEN", OTHER)
     for token in (CANARY, OTHER):
         live.world.accounts[token] = BOT
+    live.broken = {"I1"}  # the tool invents ids that hold the token
     echoed = f.StatusAfter(500, echo_authorization=True)
     live.fault(echoed, path="/mail/messages")
     child = await asyncio.create_subprocess_exec(

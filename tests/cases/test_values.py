@@ -250,7 +250,6 @@ async def test_c051_a_result_that_breaks_when_it_is_read_does_not_repeat_the_cal
             raise RuntimeError("not to be read")
 
     class Property:
-        @property
         def model_dump(self) -> object:
             raise RuntimeError("not to be read")
 
@@ -262,4 +261,5 @@ async def test_c051_a_result_that_breaks_when_it_is_read_does_not_repeat_the_cal
     async with sim.surefoot(sim.agent([[("act", {})], "done"], returning(values))) as sf:
         kept = output_of(await run_of(sim, sf))
         assert isinstance(kept, list) and len(kept) == 5
-        assert kept[0] == {"a": 1} and "$cut" in str(kept[2]) and "$unserialisable" in str(kept[3])
+        assert kept[0] == {"a": 1} and "$cut" in str(kept[2])
+        assert all("$unserialisable" in str(kept[place]) for place in (1, 3, 4))

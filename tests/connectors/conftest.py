@@ -11,6 +11,7 @@ import pytest
 
 from surefoot.connectors import github_api, github_app
 from surefoot.testing.world import TOKEN
+from tests.connectors.databases import Database, PostgresDatabase, SqliteDatabase, postgres_server
 from tests.connectors.rig import ToolSim
 
 RAM_DISK = Path("/dev/shm")
@@ -37,3 +38,16 @@ def _new_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def sim(folder: Path) -> ToolSim:
     """Virtual time."""
     return ToolSim(folder)
+
+
+@pytest.fixture(scope="session")
+def postgres_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with postgres_server(tmp_path_factory.mktemp("postgres")) as uri:
+        yield uri
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, folder: Path) -> Database:
+    if request.param == "sqlite":
+        return SqliteDatabase(folder)
+    return PostgresDatabase(request.getfixturevalue("postgres_uri"))

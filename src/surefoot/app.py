@@ -13,10 +13,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mappin
 from types import TracebackType
 from typing import TypeVar
 
-import msgspec
-
 from surefoot.agent.agent import Agent
-from surefoot.agent.builtin import check_answer
+from surefoot.agent.decisions import Decisions
 from surefoot.agent.loop import AgentLoop
 from surefoot.agent.messages import user_body
 from surefoot.agent.model import Model
@@ -61,7 +59,7 @@ def _log(line: str) -> None:
     print(line, file=sys.stderr)
 
 
-class Surefoot:
+class Surefoot(Decisions):
     """surefoot in a program: `async with Surefoot("sqlite:///app.db", agents=[reviewer], worker=True) as sf`.
 
     `store` is a URL; `tools` are further ones for `perform`; with `worker` this process drives runs, else it only
@@ -317,62 +315,7 @@ class Surefoot:
         if self._worker is not None:
             self._worker.wake(run_id)
 
-    # People
-
-    async def actions(self, *, status: str | None = None, run_id: str | None = None) -> list[ActionRow]:
-        """Questions to people, oldest first."""
-        return await self.store.actions(self.tenant, status=status, run_id=run_id)
-
-    async def approve(
-        self,
-        action_id: str,
-        *,
-        by: str,
-        reason: str | None = None,
-        input_hash: str | None = None,
-        key: str | None = None,
-    ) -> ActionRow:
-        """Approve the exact action. Raises NotFound, AlreadyDecided, NotAllowed (`action_expired`, `input_changed`).
-
-        The same decision by the same person under the same `key` returns what was recorded.
-        """
-        return await self._decide(action_id, Decision("approve", by, reason=reason, key=key, input_hash=input_hash))
-
-    async def reject(
-        self,
-        action_id: str,
-        *,
-        by: str,
-        reason: str | None = None,
-        input_hash: str | None = None,
-        key: str | None = None,
-    ) -> ActionRow:
-        """Reject the action; the model is told. Raises as `approve` does."""
-        return await self._decide(action_id, Decision("reject", by, reason=reason, key=key, input_hash=input_hash))
-
-    async def resolve(
-        self,
-        action_id: str,
-        outcome: str,
-        *,
-        by: str,
-        external_resource_id: str | None = None,
-        url: str | None = None,
-        reason: str | None = None,
-        key: str | None = None,
-    ) -> ActionRow:
-        """Say what happened: "happened" (with id or link), "did_not_happen" or "give_up". Raises as `approve` does."""
-        if outcome == "happened" and not (external_resource_id or url):
-            raise InvalidInput("say what happened with its id or its link: external_resource_id=… or url=…")
-        decision = Decision(outcome, by, reason=reason, key=key, external_resource_id=external_resource_id, url=url)
-        return await self._decide(action_id, decision)
-
-    async def answer(self, action_id: str, value: object, *, by: str, key: str | None = None) -> ActionRow:
-        """Answer a question with a JSON value that fits its schema. Raises as `approve` does."""
-        row = await self.store.action(self.tenant, action_id)
-        if (schema := msgspec.json.decode(row.preview).get("schema")) is not None:
-            check_answer(schema, value)
-        return await self._decide(action_id, Decision("answer", by, key=key, value=canonical(value)))
+    # People: agent/decisions.py
 
     async def _decide(self, action_id: str, decision: Decision) -> ActionRow:
         row = await decide_about(self.context, action_id, decision)

@@ -1,0 +1,81 @@
+"""What people do about questions: the methods of `Surefoot` that approve, reject, resolve and answer."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import msgspec
+
+from surefoot.agent.builtin import check_answer
+from surefoot.core.people import Decision
+from surefoot.core.values import canonical
+from surefoot.errors import InvalidInput
+from surefoot.runtime.context import Context
+from surefoot.store.port import ActionRow
+
+
+class Decisions(ABC):
+    """A mixin: each decision is made once, by somebody, about exactly one action."""
+
+    @property
+    @abstractmethod
+    def context(self) -> Context:
+        """The runtime's means; raises InvalidInput outside `async with`."""
+
+    @abstractmethod
+    async def _decide(self, action_id: str, decision: Decision) -> ActionRow: ...
+
+    async def actions(self, *, status: str | None = None, run_id: str | None = None) -> list[ActionRow]:
+        """Questions to people, oldest first."""
+        return await self.context.store.actions(self.context.tenant_id, status=status, run_id=run_id)
+
+    async def approve(
+        self,
+        action_id: str,
+        *,
+        by: str,
+        reason: str | None = None,
+        input_hash: str | None = None,
+        key: str | None = None,
+    ) -> ActionRow:
+        """Approve the exact action. Raises NotFound, AlreadyDecided, NotAllowed (`action_expired`, `input_changed`).
+
+        The same decision by the same person under the same `key` returns what was recorded.
+        """
+        return await self._decide(action_id, Decision("approve", by, reason=reason, key=key, input_hash=input_hash))
+
+    async def reject(
+        self,
+        action_id: str,
+        *,
+        by: str,
+        reason: str | None = None,
+        input_hash: str | None = None,
+        key: str | None = None,
+    ) -> ActionRow:
+        """Reject the action; the model is told. Raises as `approve` does."""
+        return await self._decide(action_id, Decision("reject", by, reason=reason, key=key, input_hash=input_hash))
+
+    async def resolve(
+        self,
+        action_id: str,
+        outcome: str,
+        *,
+        by: str,
+        external_resource_id: str | None = None,
+        url: str | None = None,
+        reason: str | None = None,
+        key: str | None = None,
+    ) -> ActionRow:
+        """Say what happened: "happened" (with id or link), "did_not_happen" or "give_up". Raises as `approve` does."""
+        if outcome == "happened" and not (external_resource_id or url):
+            raise InvalidInput("say what happened with its id or its link: external_resource_id=… or url=…")
+        decision = Decision(outcome, by, reason=reason, key=key, external_resource_id=external_resource_id, url=url)
+        return await self._decide(action_id, decision)
+
+    async def answer(self, action_id: str, value: object, *, by: str, key: str | None = None) -> ActionRow:
+        """Answer a question with a JSON value that fits its schema. Raises as `approve` does."""
+        row = await self.context.store.action(self.context.tenant_id, action_id)
+        if (schema := msgspec.json.decode(row.preview).get("schema")) is not None:
+            check_answer(schema, value)
+        return await self._decide(action_id, Decision("answer", by, key=key, value=canonical(value)))

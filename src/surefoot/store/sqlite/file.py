@@ -106,10 +106,10 @@ class SqliteFile:
             os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
     def _check_owner(self) -> None:
-        mark = self.value("pragma_application_id")
-        if mark == APPLICATION_ID:
-            return
-        if mark != 0 or self.value("count_tables") != 0:
+        # Both from one state of the file: another process may make the schema between two looks.
+        with self.reading():
+            mark, tables = self.value("pragma_application_id"), self.value("count_tables")
+        if mark != APPLICATION_ID and (mark != 0 or tables != 0):
             raise StoreUnsupported(
                 f"{self.path} is an SQLite file of another program. Choose another path: surefoot needs its own file"
             )

@@ -67,7 +67,8 @@ def list_files(call: Call) -> Reply:
 def list_reviews(call: Call) -> Reply:
     """GET /repos/{o}/{r}/pulls/{n}/reviews."""
     repo, issue, pull = call.pull()
-    return call.page([(review.id, gh.review_view(repo, issue, review)) for review in pull.reviews])
+    shown = [review for review in pull.reviews if _listed(call, review.submitted_at)]
+    return call.page([(review.id, gh.review_view(repo, issue, review)) for review in shown])
 
 
 def create_review(call: Call) -> Reply:

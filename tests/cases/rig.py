@@ -42,6 +42,8 @@ COMMENTS = f"/repos/{REPO}/issues/{NUMBER}/comments"
 ISSUE = f"/repos/{REPO}/issues/{NUMBER}"
 SECRET = "the keyring of the field cases is known to the test"
 DAY = 86_400.0
+PROCESS_SECONDS_MAX = 60.0
+"""How long a real process may take for one thing, on a machine that has much to do."""
 READING = checker.Reading(accounts={BOT.login: str(BOT.id)}, clock_slack_s=0.02)
 Script = Sequence[Scripted]
 AT_REST = frozenset({"completed", "failed", "cancelled", "waiting_for_user", "reconciling"})
@@ -411,7 +413,7 @@ class Live(Case):
             sys.executable, "-m", "surefoot", *words, "--json",
             env=self.environment, cwd=self.folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
-        out, err = await child.communicate()
+        out, err = await asyncio.wait_for(child.communicate(), PROCESS_SECONDS_MAX)
         assert out.strip(), f"surefoot {words} said nothing on stdout; stderr: {err.decode()[-2000:]}"
         document: object = json.loads(out)
         if isinstance(document, dict) and isinstance(document.get("error"), dict):
@@ -451,14 +453,14 @@ class Child:
     async def line(self) -> str:
         """The next line that it says."""
         assert self.process.stdout is not None
-        text = (await self.process.stdout.readline()).decode().strip()
+        text = (await asyncio.wait_for(self.process.stdout.readline(), PROCESS_SECONDS_MAX)).decode().strip()
         if not text:
             raise AssertionError(f"the process has ended: {await self._errors}")
         return text
 
     async def dies(self) -> None:
         """Wait until it has killed itself."""
-        await self.process.wait()
+        await asyncio.wait_for(self.process.wait(), PROCESS_SECONDS_MAX)
         assert self.process.returncode == -9, await self._errors
 
     async def kill(self) -> str:

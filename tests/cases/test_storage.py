@@ -12,7 +12,7 @@ from contextlib import closing
 
 import pytest
 
-from surefoot import Agent, Operation, Receipt, effects, http, tool
+from surefoot import Agent, Operation, Receipt, Surefoot, effects, http, tool
 from surefoot.agent.model import CallPart, ModelRequest, ModelResponse, UserMessage
 from surefoot.errors import SurefootError
 from surefoot.runtime.execute import RESULT_BYTES_MAX
@@ -154,6 +154,19 @@ DAMAGE = {
 }
 
 
+async def why_not_driven(sf: Surefoot, run_id: str) -> str:
+    """Wait until the worker has given up on the run: the code that stands on it, or that reading it raises."""
+    while True:
+        seen = sf.store.change_count()
+        try:
+            code = (await sf.store.run(sf.tenant, run_id)).blocked_code
+        except SurefootError as error:
+            return error.code
+        if code is not None:
+            return code
+        await sf.store.changed(seen, 0.1)
+
+
 @pytest.mark.parametrize("what", DAMAGE)
 async def test_c044_nothing_is_executed_on_a_damaged_state(live: Live, what: str) -> None:
     script: Script = [[comment("Exactly this.")], "done"]
@@ -167,18 +180,8 @@ async def test_c044_nothing_is_executed_on_a_damaged_state(live: Live, what: str
         assert db.execute(DAMAGE[what]).rowcount >= 1
         db.commit()
     agent = live.agent(script, post_comment(gated=True))
-    async with live.surefoot(agent) as sf:
-        row = None
-        while row is None or row.blocked_code is None:
-            seen = sf.store.change_count()
-            try:
-                row = await sf.store.run(sf.tenant, run.id)
-            except SurefootError as error:
-                assert error.code == "unreadable"
-                break
-            if row.blocked_code is None:
-                await sf.store.changed(seen, 1.0)
-        assert row is None or row.blocked_code == "unreadable"
+    async with live.surefoot(agent) as sf, asyncio.timeout(SECONDS):
+        assert await why_not_driven(sf, run.id) == "unreadable"
     report = await live.shell("doctor", exit_code=1)
     assert run.id in str(report) and "unreadable" in str(report)
     assert live.posts() == [] and live.models[1].requests == []
@@ -201,8 +204,7 @@ async def test_c044_a_damaged_conversation_is_not_shown_to_a_model(live: Live, h
     await hand.reject(run.pending_actions[0].id)
     agent = live.agent(script, post_comment(gated=True))
     live.may_run.add(run.id)
-    async with live.surefoot(agent) as sf:
-        while (await sf.store.run(sf.tenant, run.id)).blocked_code is None:
-            await sf.store.changed(sf.store.change_count(), 0.1)
+    async with live.surefoot(agent) as sf, asyncio.timeout(SECONDS):
+        assert await why_not_driven(sf, run.id) == "unreadable"
         snapshot = await sf.snapshot(run.id)
     assert snapshot.error_code == "unreadable" and live.models[1].requests == [] and live.posts() == []

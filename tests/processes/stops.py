@@ -35,6 +35,8 @@ _AWAKE = "pass@clock.sleep:before:3"
 """Behind a stop: the worker has gone round its loops again."""
 
 _HTTP = ("http.connect:before", "http.connect:after", "http.send:before", "http.send:after", "http.reply:after")
+AT_THE_WRITE = (_PROPOSED, _COMMENT, "stop@http.send:before")
+"""The last passage before the check: connected, nothing written."""
 PASSAGES: dict[str, tuple[tuple[str, ...], ...]] = {
     # commit:after:2 is the claim. Not commit:before: whoever stops in a transaction of SQLite stops everybody.
     BEFORE: tuple((_PROPOSED, f"stop@{passage}") for passage in (*_HTTP, "commit:after:2")),

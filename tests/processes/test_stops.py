@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes.stops import AFTER, BEFORE, BETWEEN, PASSAGES, UNCHECKED, Stop, draw, stop_all
+from tests.processes.stops import AFTER, AT_THE_WRITE, BEFORE, BETWEEN, PASSAGES, UNCHECKED, Stop, draw, stop_all
 from tests.processes.story import WorldProcess
 
 pytestmark = pytest.mark.real_process
@@ -22,7 +22,8 @@ async def test_stopped_past_the_lease(
     chance = random.Random(seed)
     stops = [draw(chance, place) for place in (BEFORE, BETWEEN, AFTER)]
     # And one of each that wakes up when everything is done: what it still sent would be a double for certain.
-    stops += [Stop(place, draw(chance, place).points, None) for place in (BEFORE, BETWEEN, AFTER)]
+    stops += [Stop(place, draw(chance, place).points, None) for place in (BEFORE, AFTER)]
+    stops.append(Stop(BETWEEN, AT_THE_WRITE, None))
     comments = await stop_all(world, tmp_path, stops, at_once=6)
     record_property(
         "figure", f"stopped past the lease, seed {seed}: one comment in {comments.count(1)} of {len(stops)}"

@@ -61,7 +61,7 @@ def draw(dice: random.Random) -> Plan:
         return round(dice.uniform(0.0, 12.0) if dice.random() < 0.7 else dice.uniform(0.0, TROUBLE_SECONDS), 3)
 
     return Plan(
-        rules=tuple(_rule(dice) for _ in some(0.75, 4)),
+        rules=(*(_rule(dice) for _ in some(0.75, 4)), *(_lost_from_sight(dice) if dice.random() < 0.15 else ())),
         kills=tuple(sorted((dice.randint(5, 160), dice.random() < 0.8) for _ in some(0.6, 3))),
         kill_times=tuple(at() for _ in some(0.2, 2)),
         stops=tuple((at(), round(dice.uniform(0.5, 90.0), 3)) for _ in some(0.3, 2)),
@@ -77,6 +77,13 @@ def draw(dice: random.Random) -> Plan:
         copycat=dice.random() < 0.15,
         restart_seconds=round(dice.uniform(0.1, 20.0), 3),
     )
+
+
+def _lost_from_sight(dice: random.Random) -> tuple[f.Rule, ...]:
+    """The answer to a comment is lost, and for a while nobody can look for it."""
+    lost = f.Rule(f.LostReply(dice.choice(("reset", "fin", "hang"))), "POST", _COMMENTS, nth=dice.randint(1, 2))
+    seconds = round(dice.uniform(20.0, 140.0), 3)
+    return lost, f.Rule(_read_fault(dice), "GET", dice.choice(_READS[:4]), times=None, lasting=seconds)
 
 
 def _rule(dice: random.Random) -> f.Rule:

@@ -27,7 +27,8 @@ IDLE_SECONDS = 1.0
 QUIET_SECONDS = 2.0
 QUIET_SHARE = 0.25
 QUIET_SLEEP_SECONDS_MAX = 3_600.0
-STEPS_AT_ONE_TIME_MAX = 200_000
+STEPS_AT_ONE_TIME_MAX = 20_000
+TURNS_MAX = 1_000_000
 BURST_MAX = 6
 LAST_STEPS_MAX = 200
 
@@ -221,16 +222,23 @@ class Machine:
 
     # Running
 
-    def run_until(self, done: Callable[[], bool], *, seconds: float = 10 * 86_400.0) -> None:
-        """Step and move the clock until `done()`. Raises Stalled after `seconds` of virtual time, or when stuck."""
+    def run_until(
+        self, done: Callable[[], bool], *, seconds: float = 10 * 86_400.0, turns_max: int = TURNS_MAX
+    ) -> None:
+        """Step and move the clock until `done()`.
+
+        Raises Stalled after `seconds` of virtual time, after `turns_max` turns of processes, or where nothing can move.
+        """
         end = self.clock.elapsed + seconds
-        steps, threads = 0, threading.active_count()
+        steps, turns, threads = 0, 0, threading.active_count()
         while not done():
             ready = [p for p in self.processes if p.loop.is_ready and not p.frozen]
             if ready:
-                steps += 1
+                steps, turns = steps + 1, turns + 1
                 if steps > STEPS_AT_ONE_TIME_MAX:
                     raise Stalled(f"{steps} steps without any time passing; one of {[p.name for p in ready]} spins")
+                if turns > turns_max:
+                    raise Stalled(f"it is not over after {turns} turns, at {self.clock.elapsed:.0f} s of virtual time")
                 self._step(ready)
                 continue
             if threading.active_count() > threads and self.processes[0].loop.wait_for_threads():

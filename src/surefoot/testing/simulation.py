@@ -1,0 +1,179 @@
+"""`simulate(seed)`: the real runtime on virtual doors, everything that can befall it drawn from one seed.
+
+Play one by hand: `python -m surefoot.testing.simulate --seed 7 --trace`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from surefoot.app import Surefoot
+from surefoot.testing.checker import Commit, Lived, read, stamp_commits
+from surefoot.testing.havoc import Havoc, Plan, draw
+from surefoot.testing.judge import Outside, judge
+from surefoot.testing.machine import Machine, Process, Stalled
+from surefoot.testing.people import Person, Script, draw_script, perform_all, simulated_agents
+from surefoot.testing.stage import Cast, Stage, Supervisor
+from surefoot.testing.story import world_with_pull
+from surefoot.testing.wire import encode_entries
+from surefoot.testing.world import World
+
+STORY_SECONDS_MAX = 4 * 86_400.0
+TURNS_MAX = 30_000
+"""A story takes one or two thousand; one that does not come to rest goes on for ever."""
+
+
+class Simulated(msgspec.Struct, frozen=True):
+    """What became of one seed. `event_hash` covers every event of every run and the World's whole log."""
+
+    seed: int
+    event_hash: str
+    statuses: tuple[str, ...]
+    """Of the runs that nobody cancelled."""
+    violations: tuple[str, ...]
+    elapsed_seconds: float
+    """Virtual time."""
+
+    @property
+    def completed(self) -> int:
+        """Runs that reached their result."""
+        return sum(status == "completed" for status in self.statuses)
+
+
+class SimulationFailed(AssertionError):
+    """A seed in which something does not hold. The text has the seed, how to play it again, and what does not hold."""
+
+    def __init__(self, result: Simulated, workers: int) -> None:
+        again = f"python -m surefoot.testing.simulate --seed {result.seed} --workers {workers} --trace"
+        super().__init__("\n".join([f"seed {result.seed} fails; play it again: {again}", *result.violations]))
+        self.result = result
+
+
+def simulate(seed: int, *, workers: int = 2, trace: Callable[[str], None] | None = None) -> Simulated:
+    """Play the story of `seed`; the same seed gives the same story. `trace` takes lines of what happens, in order.
+
+    Raises SimulationFailed where an invariant is broken, a run does not come to rest, or a process ends by an error.
+    """
+    result = play(seed, workers=workers, trace=trace)
+    if result.violations:
+        raise SimulationFailed(result, workers)
+    return result
+
+
+def play(seed: int, *, workers: int = 2, trace: Callable[[str], None] | None = None) -> Simulated:
+    """The same, with the violations in the answer."""
+    plan = draw(random.Random(f"{seed}:plan"))
+    script = draw_script(random.Random(f"{seed}:script"), model_fails=plan.model_fails)
+    story = _Story(seed, plan, script, workers, trace)
+    with Stage(Cast(lambda: simulated_agents(script, story.model_dice()))) as stage:
+        return story.play(stage)
+
+
+class _Story:
+    def __init__(
+        self, seed: int, plan: Plan, script: Script, workers: int, trace: Callable[[str], None] | None
+    ) -> None:
+        self.seed = seed
+        self.plan = plan
+        self.script = script
+        self.world: World = world_with_pull()
+        self.machine = Machine(self.world, seed=seed)
+        self.machine.trace = trace
+        self.machine.log_length = lambda: len(self.world.log)
+        self.person = Person(script, self.machine, self.world)
+        self.violations: list[str] = []
+        self._workers = workers
+        self._models = 0
+        self._commits: list[list[Commit]] = []
+
+    def model_dice(self) -> random.Random:
+        """Chance of a new process's model."""
+        self._models += 1
+        return random.Random(f"{self.seed}:model:{self._models}")
+
+    def play(self, stage: Stage) -> Simulated:
+        machine, plan = self.machine, self.plan
+        machine.say(f"seed {self.seed}: {plan}\n{self.script}")
+        stage.on_open = self._stamp
+        lived: list[Lived] | None = None
+        try:
+            programs = self._start(stage)
+            self._run()
+            lived = self._read(stage)
+        finally:
+            machine.bury_all()
+        for program in programs:
+            self.violations += [f"{program.name} ended by {failure!r}" for failure in program.failures]
+        if lived is None:
+            return self._result("", ())
+        self.violations += self.person.violations
+        self.violations += judge(lived, self._outside())
+        runs = [one.row.run for one in lived]
+        statuses = tuple(run.status.value for run in runs if run.id not in self.person.cancelled)
+        return self._result(event_hash(lived, self.world), statuses)
+
+    def _stamp(self, sf: Surefoot) -> None:
+        self._commits.append(stamp_commits(sf.store, self.world.log))
+
+    def _outside(self) -> Outside:
+        return Outside(
+            log=self.world.log,
+            commits=[commit for commits in self._commits for commit in commits],
+            sent=self.machine.sent,
+            died=self.machine.died,
+            stopped=frozenset(self.machine.stopped),
+            one_boot=not self.plan.boots,
+        )
+
+    def _start(self, stage: Stage) -> list[Supervisor]:
+        machine, seconds = self.machine, self.plan.restart_seconds
+        workers = [
+            Supervisor(machine, f"worker-{n + 1}", stage.worker(), restart_seconds=seconds)
+            for n in range(self._workers)
+        ]
+        finite = [Supervisor(machine, "person", stage.person(self.person.live), finite=True)]
+        if self.script.performs:
+
+            async def perform(sf: Surefoot, process: Process) -> None:
+                await perform_all(sf, process, self.script)
+
+            finite.append(Supervisor(machine, "script", stage.person(perform), finite=True))
+        Havoc(self.plan, machine, self.world, workers).begin()
+        self._finite = finite
+        return [*workers, *finite]
+
+    def _run(self) -> None:
+        try:
+            self.machine.run_until(
+                lambda: all(p.finished for p in self._finite), seconds=STORY_SECONDS_MAX, turns_max=TURNS_MAX
+            )
+        except Stalled as stalled:
+            self.violations.append(f"I7: {stalled}")
+
+    def _read(self, stage: Stage) -> list[Lived] | None:
+        found: list[list[Lived]] = []
+
+        async def look(sf: Surefoot, process: Process) -> None:
+            found.append(await read(sf.store, sf.tenant))
+
+        process = self.machine.start("judge", stage.person(look))
+        self.machine.run_until(lambda: process.ended, seconds=10.0)
+        if process.failure is not None:
+            self.violations.append(f"the store cannot be read: {process.failure!r}")
+        return found[0] if found else None
+
+    def _result(self, hashed: str, statuses: tuple[str, ...]) -> Simulated:
+        return Simulated(self.seed, hashed, statuses, tuple(self.violations), self.machine.clock.elapsed)
+
+
+def event_hash(runs: Sequence[Lived], world: World) -> str:
+    """SHA-256 over all events of all runs and the World's log."""
+    hashed = hashlib.sha256()
+    for lived in runs:
+        hashed.update(msgspec.json.encode(lived.events))
+    hashed.update(encode_entries(world.log))
+    return hashed.hexdigest()

@@ -1,0 +1,15 @@
+"""Does the simulation find bugs? Each of these is planted into the real code and has to be found."""
+
+from __future__ import annotations
+
+import pytest
+
+from surefoot.testing.simulation import play
+from tests.sim.plants import PLANTS, Plant
+
+
+@pytest.mark.parametrize(("plant", "seeds"), PLANTS, ids=[plant.__name__ for plant, _ in PLANTS])
+def test_a_planted_bug_is_found(plant: Plant, seeds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    found = next((result for seed in range(seeds) if (result := play(seed)).violations), None)
+    assert found is not None, f"{plant.__name__} was not found within {seeds} seeds"

@@ -1,0 +1,86 @@
+"""The real runtime with two workers on virtual doors: everything that befalls it is drawn from a seed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from surefoot.testing.simulation import Simulated, SimulationFailed, play, simulate
+
+SEEDS = 500
+PART = 20
+PROVE_SEEDS = int(os.environ.get("SUREFOOT_SEEDS", "5000"))
+COMPLETED_SHARE_MIN = 0.9
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, PART))
+def test_every_seed_holds_and_its_runs_get_through(first: int) -> None:
+    results = [simulate(seed) for seed in range(first, first + PART)]
+    assert share_completed(results) >= COMPLETED_SHARE_MIN
+
+
+def share_completed(results: Sequence[Simulated]) -> float:
+    """Of the runs that nobody cancelled. A simulation in which nothing succeeds would find nothing."""
+    statuses = [status for result in results for status in result.statuses]
+    return sum(result.completed for result in results) / len(statuses)
+
+
+@pytest.mark.parametrize("seed", range(0, SEEDS, 50))
+def test_the_same_seed_is_the_same_story(seed: int) -> None:
+    assert play(seed).event_hash == play(seed).event_hash
+
+
+def test_the_same_seed_is_the_same_story_in_another_process() -> None:
+    code = "from surefoot.testing.simulation import play; print(*[play(seed).event_hash for seed in (3, 5, 8)])"
+    hashes = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert hashes == {" ".join(play(seed).event_hash for seed in (3, 5, 8)) + "\n"}
+
+
+def test_other_seeds_are_other_stories() -> None:
+    assert len({play(seed).event_hash for seed in range(10)}) == 10
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_one_worker_and_four_hold_too(workers: int) -> None:
+    assert share_completed([simulate(seed, workers=workers) for seed in range(PART)]) >= COMPLETED_SHARE_MIN
+
+
+def test_a_failing_seed_tells_how_to_play_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("surefoot.testing.simulation.judge", lambda runs, outside: ["I1: two effects"])
+    with pytest.raises(SimulationFailed, match=r"simulate --seed 4 --workers 2 --trace\nI1: two effects"):
+        simulate(4)
+
+
+def test_the_trace_tells_the_story() -> None:
+    lines: list[str] = []
+    simulate(3, trace=lines.append)
+    assert any("POST" in line for line in lines)
+
+
+@pytest.mark.prove
+def test_many_seeds_hold() -> None:
+    with ProcessPoolExecutor() as pool:
+        results = list(pool.map(play, range(SEEDS, SEEDS + PROVE_SEEDS), chunksize=50))
+    failed = [result for result in results if result.violations]
+    for result in failed:
+        print(SimulationFailed(result, 2))
+    share = share_completed(results)
+    print(f"{len(results)} seeds, {len(failed)} failed (rate below {3 / len(results):.1e} at 95 %), {share:.1%} completed")
+    assert failed == []
+    assert share >= COMPLETED_SHARE_MIN

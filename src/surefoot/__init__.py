@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from surefoot import effects, errors
 from surefoot.agent.agent import Agent
-from surefoot.agent.builtin import ask_person, sleep
+from surefoot.agent.builtin import ask_person, sleep, wait_for_signal
 from surefoot.agent.tools import Approval, Tool, ToolCall, tool
 from surefoot.app import Surefoot, run_sync
 from surefoot.effects import Absent, Found, Operation, Receipt, Undetermined
@@ -29,4 +29,5 @@ __all__ = [
     "run_sync",
     "sleep",
     "tool",
+    "wait_for_signal",
 ]

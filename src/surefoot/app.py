@@ -42,6 +42,7 @@ from surefoot.runtime.look import verdict_look
 from surefoot.runtime.loop import Loop, PerformLoop
 from surefoot.runtime.registry import Registry, rules_of
 from surefoot.runtime.secrets import EnvironmentSecrets, load_keyring
+from surefoot.runtime.waiting import signal_run
 from surefoot.runtime.worker import CAPACITY, Worker
 from surefoot.signing import KeyringSigner
 from surefoot.snapshot import RunEvent, RunSnapshot, public_event, read_snapshot
@@ -300,6 +301,18 @@ class Surefoot(Decisions):
         handle = await handle_of(self.context, run_id)
         await handle.decide(lambda d: add_message(d, message_id, "user", body))
         self._wake(run_id)
+
+    async def signal(
+        self, run_id: str, name: str, value: object = None, *, key: str | None = None, by: str = "program"
+    ) -> bool:
+        """A signal for `wait_for_signal`: the result of the call that has waited for it longest, or kept for the next.
+
+        The value is JSON-ready. False where the same signal came before under this `key`. Raises RunEnded, NotFound,
+        KeyReused (other content), NotAllowed (`too_many_signals`), InvalidInput.
+        """
+        new = await signal_run(self.context, run_id, name, value, by=by, key=key)
+        self._wake(run_id)
+        return new
 
     async def cancel(self, run_id: str, *, by: str = "program") -> tuple[str, ...]:
         """Cancel the run in one commit; returns the steps whose calls may have been sent. Raises RunEnded, NotFound.

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from surefoot.core.evolve import Recorded
-from surefoot.core.state import Instant, Resolution, Step, StepStatus, StepType, wake_times
+from surefoot.core.state import Instant, Resolution, Step, StepStatus, StepType, WaitsFor, wake_times
 from surefoot.runtime.context import Context
 from surefoot.store.port import ActionRow, EvidenceRow, MessageRow, RunRow, StepRow
 from surefoot.vocabulary import event_text, text_of
@@ -281,7 +281,9 @@ def _next(row: RunRow, steps: Sequence[StepRow], now: Instant) -> Next | None:
     doubtful = [s for s in steps if s.step.in_doubt]
     mono, wall = wake_times(run)
     if run.waiting_actions and not doubtful:
-        return Next("person", iso(row.updated_at), iso(wall))
+        asked = {action.step_id for action in run.waiting_actions}
+        signals = all(s.step.rules.waits_for is WaitsFor.signal for s in steps if s.step.id in asked)
+        return Next("signal" if signals else "person", iso(row.updated_at), iso(wall))
     at = None if mono is None else iso(now.wall + max(mono - now.mono, 0.0))
     if doubtful:
         return Next("look" if mono is not None else "person", iso(doubtful[0].updated_at), at)
@@ -299,6 +301,10 @@ def step_code(step: Step, asked: bool, deferred: bool) -> str:
         if step.resolution is Resolution.given_up:
             return "tool_given_up"
         return "tool_asked" if asked else "tool_outcome_unknown"
+    if step.rules.waits_for is WaitsFor.signal and step.status is StepStatus.waiting_for_approval:
+        return "tool_waiting_for_signal"
+    if step.rules.waits_for is WaitsFor.run and step.status is StepStatus.pending:
+        return "tool_waiting_for_run"
     if step.status is StepStatus.pending and deferred:
         return "tool_deferred"
     return f"tool_{step.status.value}"

@@ -26,6 +26,8 @@ TEXTS: dict[str, dict[str, str]] = {
     "tool_deferred": {"en": "Waiting before the next try: {tool}", "zh-CN": "等待再次尝试：{tool}"},
     "tool_running": {"en": "Calling {tool}", "zh-CN": "正在调用 {tool}"},
     "tool_waiting_for_approval": {"en": "Waiting for your confirmation", "zh-CN": "等待您的确认"},
+    "tool_waiting_for_signal": {"en": "Waiting for a signal", "zh-CN": "正在等待信号"},
+    "tool_waiting_for_run": {"en": "{tool} is at work", "zh-CN": "{tool} 正在处理"},
     "tool_outcome_unknown": {"en": "Checking what became of {tool}", "zh-CN": "正在核对 {tool} 的结果"},
     "tool_asked": {
         "en": "Nobody knows yet whether {tool} was applied: please say",
@@ -40,6 +42,8 @@ NEXT: dict[str, dict[str, str]] = {
     "look": {"en": "looks again", "zh-CN": "再次核对"},
     "start": {"en": "starts", "zh-CN": "开始"},
     "person": {"en": "waits for a person", "zh-CN": "等待人工处理"},
+    "signal": {"en": "waits for a signal", "zh-CN": "等待信号"},
+    "run": {"en": "waits for another run", "zh-CN": "等待另一个运行"},
     "worker": {"en": "under way", "zh-CN": "处理中"},
 }
 
@@ -80,6 +84,7 @@ EVENTS: dict[str, dict[str, str]] = {
         "en": "{tool}: more than one effect: {resource_ids}",
         "zh-CN": "{tool}：发现多个结果：{resource_ids}",
     },
+    "signal_received": {"en": "The signal {name} came from {by}", "zh-CN": "收到 {by} 的信号 {name}"},
     "action_requested": {
         "en": "{tool}: a person is asked ({kind}, {action_id})",
         "zh-CN": "{tool}：请求人工处理（{kind}，{action_id}）",

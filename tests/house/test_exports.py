@@ -23,6 +23,7 @@ EXPORTS = [
     "run_sync",
     "sleep",
     "tool",
+    "wait_for_signal",
 ]
 EXPORTS_MAX = 40
 

@@ -59,7 +59,9 @@ class Dice:
         return self.random.choice([0.0, 0.1, 1 / 3, 86_400.0, 1e15])
 
     def event(self, run: Run) -> ev.AnyEvent:
-        others: list[Callable[[Run], ev.AnyEvent]] = [self.created, self.action_event, self.message, self.run_event]
+        others: list[Callable[[Run], ev.AnyEvent]] = [
+            self.created, self.action_event, self.message, self.signal, self.run_event,
+        ]  # fmt: skip
         makers = [*others, *(self.step_event for _ in range(6))]
         return self.random.choice(makers)(run)
 
@@ -134,6 +136,12 @@ class Dice:
         if self.random.random() < 0.5:
             return ev.MessageQueued(message, "user")
         return ev.MessageAppended(message, "user", run.next_position)
+
+    def signal(self, run: Run) -> ev.AnyEvent:
+        pick = self.random.choice
+        if run.signals.unread and run.steps and self.random.random() < 0.5:
+            return ev.SignalTaken(pick(run.signals.unread).number, pick(list(run.steps)))
+        return ev.SignalReceived(self.word() or "s", "ref", "ann", key=self.word())
 
     def run_event(self, run: Run) -> ev.AnyEvent:
         if self.random.random() < 0.9:

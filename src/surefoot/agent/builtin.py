@@ -1,12 +1,18 @@
-"""Built-in tools: ask a person a question that is a unit of work of its own, and sleep through restarts."""
+"""Built-in tools: ask a person, wait for a signal of a program, and sleep, all of them through restarts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from surefoot import effects
-from surefoot.agent.tools import Arguments, Tool, tool
+from surefoot.agent.tools import DECLARED, Arguments, Tool, tool
+from surefoot.core.state import WaitsFor
 from surefoot.errors import InvalidInput
+from surefoot.runtime.questions import signal_seconds, signal_shown
+from surefoot.runtime.registry import rules_of
+from surefoot.runtime.waiting import SIGNAL_NAME_CHARACTERS_MAX, signal_name
 
 SLEEP_SECONDS_MAX = 366 * 86_400.0
 QUESTION_CHARACTERS_MAX = 4_000
@@ -81,9 +87,42 @@ def sleep(seconds: float) -> str:
     return f"{seconds:g} seconds are over"
 
 
+def _wait_fault(arguments: Arguments) -> str | None:
+    name, seconds = arguments["name"], arguments.get("timeout_seconds")
+    if not isinstance(name, str) or not 0 < len(name.strip()) <= SIGNAL_NAME_CHARACTERS_MAX:
+        return f"name is a text of 1 to {SIGNAL_NAME_CHARACTERS_MAX} characters"
+    if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds <= SLEEP_SECONDS_MAX):
+        return f"timeout_seconds is above 0 and at most {SLEEP_SECONDS_MAX:g}, or left out for 7 days"
+    return None
+
+
+@tool(
+    effect=effects.read,
+    limits=_wait_fault,
+    prepare=lambda arguments: {**arguments, "name": signal_name(str(arguments["name"]))},
+    target=lambda arguments: str(arguments["name"]),
+    display={
+        "doing": {"en": "Waiting for a signal", "zh-CN": "正在等待信号"},
+        "checking": {"en": "Waiting for a signal", "zh-CN": "正在等待信号"},
+    },
+)
+def wait_for_signal(name: str, timeout_seconds: float | None = None) -> object:
+    """Wait until a program sends the signal, and get its value. The wait survives restarts; nothing is held meanwhile.
+
+    Args:
+        name: The name of the signal.
+        timeout_seconds: For how long at most; without it for 7 days.
+    """
+    raise AssertionError("a signal answers this, not a function")
+
+
+wait_for_signal = msgspec.structs.replace(wait_for_signal, waits_for=WaitsFor.signal)
+DECLARED[wait_for_signal.name] = wait_for_signal
+
+
 def is_question(candidate: Tool) -> bool:
-    """True for `ask_person`, also a configured copy of it."""
-    return candidate.function is ask_person.function
+    """True for `ask_person` and `wait_for_signal`, also for configured copies of them."""
+    return candidate.function is ask_person.function or candidate.waits_for is WaitsFor.signal
 
 
 def delay_of(candidate: Tool, arguments: Arguments) -> float | None:
@@ -94,8 +133,16 @@ def delay_of(candidate: Tool, arguments: Arguments) -> float | None:
     return float(seconds)
 
 
-def question_shown(arguments: Mapping[str, object]) -> dict[str, object]:
-    """What a person is shown of `ask_person`, with the schema that the answer has to fit."""
+def question_seconds(candidate: Tool, arguments: Arguments) -> float:
+    """For how long the question is open."""
+    rules = rules_of(candidate)
+    return signal_seconds(rules, arguments) if rules.waits_for is WaitsFor.signal else rules.approval_expires_s
+
+
+def question_shown(candidate: Tool, arguments: Mapping[str, object]) -> dict[str, object]:
+    """What a person is shown of a question, with the schema that the answer has to fit; a signal has none."""
+    if candidate.waits_for is WaitsFor.signal:
+        return signal_shown(str(arguments["name"]))
     choices = arguments.get("choices")
     schema = arguments.get("answer_schema") or ({"enum": choices} if choices is not None else {"type": "string"})
     return {"text": arguments["question"], "choices": choices, "schema": schema}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from surefoot.agent.agent import Agent
-from surefoot.agent.builtin import delay_of, is_question, question_shown
+from surefoot.agent.builtin import delay_of, is_question, question_seconds, question_shown
 from surefoot.agent.model import CallPart
 from surefoot.agent.tools import Tool
 from surefoot.core.decide import ProposedCall, Refusal
@@ -116,8 +116,8 @@ class Preparer:
             target=None,
             safe_input=safe_input,
             permission=None if tool.approval is None else tool.approval.permission,
-            expires_s=rules_of(tool).approval_expires_s,
-            shown=question_shown(msgspec.json.decode(safe_input, type=dict[str, object])),
+            expires_s=question_seconds(tool, arguments),
+            shown=question_shown(tool, msgspec.json.decode(safe_input, type=dict[str, object])),
         )
 
     async def _owner(self, tool: Tool, key: str | None, input_hash: str) -> tuple[str | None, Refusal | None]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypedDict, Unpack
 import msgspec
 
 from surefoot.agent.schema import Parameters, accepted, check_names, read_parameters
+from surefoot.core.state import WaitsFor
 from surefoot.core.values import canonical, check_plain, digest, parse_arguments
 from surefoot.effects import Effect, LookupFunction, Operation
 from surefoot.errors import InvalidInput
@@ -142,6 +143,10 @@ class Tool(msgspec.Struct, Generic[P, R], frozen=True, eq=False, kw_only=True):
     """The name of the secret that the tool acts with, such as "GITHUB_TOKEN"; never its value."""
     account: AccountFunction | None = None
     """`await account(op)`: the account that the credential resolves to."""
+    waits_for: WaitsFor | None = None
+    """The call waits for something and its function is never called: `wait_for_signal`, an agent as a tool."""
+    agent: object | None = None
+    """The agent that works on each call in a run of its own (`Agent.as_tool`)."""
 
     def __post_init__(self) -> None:
         """Check what only goes wrong at the worst moment otherwise."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Coroutine
 
-import msgspec
-
 from surefoot.cli import human
 from surefoot.cli.output import DONE, Output, shown
-from surefoot.cli.session import given_text, opened, person
+from surefoot.cli.session import given_value, opened, person
 from surefoot.cli.settings import Settings
 from surefoot.errors import InvalidInput
 from surefoot.snapshot import action_view
@@ -75,16 +73,8 @@ async def resolve(found: argparse.Namespace, settings: Settings, out: Output) ->
 async def answer(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """Answer a question by a value."""
     async with opened(settings, out) as sf:
-        row = await sf.answer(found.id, _value(given_text(found.value)), by=person(found), key=found.key)
+        row = await sf.answer(found.id, given_value(found.value), by=person(found), key=found.key)
     return _decided(row, out)
-
-
-def _value(text: str) -> object:
-    try:
-        value: object = msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return text
-    return value
 
 
 def _decided(row: ActionRow, out: Output) -> int:

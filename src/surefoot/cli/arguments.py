@@ -146,6 +146,14 @@ def _runs(verbs: Commands[Parser], common: Parser) -> None:
     message.add_argument("id", metavar="RUN")
     message.add_argument("text", metavar="TEXT", help="- reads stdin")
     _by(message)
+    signal = _sub(verbs, "signal", "tell a run that something has happened, for its wait_for_signal", common)
+    signal.add_argument("id", metavar="RUN")
+    signal.add_argument("name", metavar="NAME")
+    signal.add_argument(
+        "value", metavar="VALUE", nargs="?", help="JSON; what is not JSON counts as a text; - reads stdin"
+    )
+    signal.add_argument("--key", help="the same signal under the same key is one signal")
+    _by(signal)
     cancel = _sub(verbs, "cancel", "stop a run; tells which calls may have been sent", common)
     cancel.add_argument("id", metavar="RUN")
     _by(cancel)

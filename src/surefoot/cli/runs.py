@@ -10,7 +10,7 @@ import msgspec
 from surefoot.app import EVENTS_PAGE, Surefoot
 from surefoot.cli import human
 from surefoot.cli.output import DONE, RUN_FAILED, WAITS_FOR_A_PERSON, Output, shown
-from surefoot.cli.session import given_text, opened, person
+from surefoot.cli.session import given_text, given_value, opened, person
 from surefoot.cli.settings import Settings
 from surefoot.cli.userfile import load
 from surefoot.errors import InvalidInput
@@ -181,3 +181,4 @@ COMMANDS: dict[str, Command] = {
     "message": message,
     "cancel": cancel,
 }
+    "signal": signal,

@@ -6,6 +6,8 @@ import argparse
 import sys
 from collections.abc import Iterable
 
+import msgspec
+
 from surefoot.agent.agent import Agent
 from surefoot.agent.tools import Tool
 from surefoot.app import Surefoot
@@ -46,3 +48,13 @@ def given_text(text: str) -> str:
     if any("\udc80" <= c <= "\udcff" for c in found):
         raise InvalidInput("the text is not UTF-8; give it as UTF-8", code="wrong_use")
     return found
+
+
+def given_value(text: str) -> object:
+    """The JSON value of an argument; what is not JSON counts as a text; - reads stdin."""
+    found = given_text(text)
+    try:
+        value: object = msgspec.json.decode(found)
+    except msgspec.DecodeError:
+        return found
+    return value

@@ -64,6 +64,8 @@ class ProposedCall(msgspec.Struct, frozen=True):
 
 
 class Start(msgspec.Struct, frozen=True):
+    result: bytes | None = None
+    """The call only gives the run's result (JSON, redacted): it is answered at once."""
     """What an intent needs from the worker."""
 
     token: int
@@ -96,13 +98,14 @@ def add_message(d: Draft, message_id: str, role: str, body: bytes) -> None:
         d.emit(ev.MessageAppended(message_id, role, d.run.next_position))
 
 
-def complete_run(d: Draft, result: bytes) -> None:
-    """The run reached its result. Raises NotAllowed while a call or a message is open."""
+def complete_run(d: Draft, result: bytes | None) -> None:
+    """The run reached its result; None where a call gave it. Raises NotAllowed while a call or a message is open."""
     d.require_open()
     if d.run.batch_open or d.run.queued:
         raise NotAllowed("a run with an open call or an unread message does not complete", code="batch_open")
     d.settle_status()
-    d.carry(RunResult(result))
+    if result is not None:
+        d.carry(RunResult(result))
     d.emit(ev.RunCompleted())
 
 
@@ -175,8 +178,7 @@ def record_model_answer(
     d.emit(ev.StepSucceeded(step.id, attempt=attempt))
     message, position = d.message_id(), d.run.next_position
     d.carry(MessageBody(message, body))
-    d.emit(ev.MessageAppended(message, "assistant", position, step_id=step.id))
-    return [propose(d, call, step.sequence, index, position + 1 + index) for index, call in enumerate(calls)]
+    d.emit(ev.MessageAppended(message, role, d.run.next_position, step_id=step.id))
 
 
 def propose(d: Draft, call: ProposedCall, model_sequence: int, index: int, position: int | None) -> str:
@@ -211,8 +213,9 @@ def propose(d: Draft, call: ProposedCall, model_sequence: int, index: int, posit
     if call.business_key is not None and call.owner_step_id is None:
         d.carry(ClaimKey(call.business_key, new, call.input_hash))
     if call.question is not None:
-        d.emit(ev.StepWaitingForApproval(new, call.question.action_id))
-        ask(d, new, ActionKind.ask, call.question)
+        # A signal that came first is not asked for: the step stays pending, and the worker hands the signal over.
+        if call.rules.waits_for is None or not left_for_another(d.run, new):
+            ask_question(d, new, call.question)
     elif call.gate is not None:
         ask_approval(d, new, call.gate)
     elif call.delay_s is not None:
@@ -242,6 +245,12 @@ def approval_over(d: Draft, step: Step) -> bool:
     if action.kind is not ActionKind.approve:
         return False  # an answered question, such as "try the model again", gives no approval that could end
     return action.expires_wall is not None and d.at.wall >= action.expires_wall
+
+def ask_question(d: Draft, step: str, question: Ask) -> None:
+    """The step is a question, answered by a value: it waits for a person, or for a program."""
+    d.emit(ev.StepWaitingForApproval(step, question.action_id))
+    ask(d, step, ActionKind.ask, question)
+
 
 
 def start_step(d: Draft, step_id_: str, start: Start) -> Step:

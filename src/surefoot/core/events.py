@@ -35,6 +35,7 @@ class RunStarted(Event, frozen=True, tag="run_started"):
     position: int
     created_by: str
     limits: Limits = Limits()
+    parent_step_id: str | None = None
 
 
 class RunStatusChanged(Event, frozen=True, tag="run_status_changed", rename={"from_status": "from", "to_status": "to"}):
@@ -240,6 +241,22 @@ class MessageQueued(Event, frozen=True, tag="message_queued"):
 
 
 class MessageAppended(Event, frozen=True, tag="message_appended"):
+class SignalReceived(Event, frozen=True, tag="signal_received"):
+    """A program said something to the run; it is kept until a call takes it. `ref` names the value's blob."""
+
+    name: str
+    ref: str
+    by: str
+    key: str | None = None
+
+
+class SignalTaken(Event, frozen=True, tag="signal_taken"):
+    """A call that waited took a signal as its result: `signal` is the sequence of its signal_received."""
+
+    signal: int
+    step_id: str
+
+
     """The conversation grew by one message at `position`."""
 
     message_id: str
@@ -254,5 +271,5 @@ AnyEvent = (
     | StepCreated | StepWaitingForApproval | StepReleased | StepStarted | StepDeferred | StepOutcomeUnknown
     | StepSucceeded | StepFailed | StepGivenUp | AttemptEnded | LookupAnswered | EvidenceRecorded | ReceiptRecorded
     | DuplicateDetected | SweepScheduled | ActionRequested | ActionDecided | ActionExpired
-    | MessageQueued | MessageAppended
+    | SignalReceived | SignalTaken | MessageQueued | MessageAppended
 )  # fmt: skip

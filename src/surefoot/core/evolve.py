@@ -26,6 +26,7 @@ from surefoot.core.state import (
 )
 from surefoot.core.transitions import RUN, RUN_CHANGES, STEP
 from surefoot.errors import NotAllowed, Unreadable
+from surefoot.core.unread import signal_received, signal_taken
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -44,7 +45,7 @@ def evolve(run: Run, event: ev.AnyEvent, at: Instant) -> Run:
         before = run.steps.get(event.step_id)
         after = _created(run, event) if isinstance(event, ev.StepCreated) else _evolve_step(before, event, at)
         counted = 1 if before is None and after.type is StepType.model_call else 0
-        return replace(
+        run = replace(
             run,
             steps={**run.steps, after.id: after},
             step_count=max(run.step_count, after.sequence),
@@ -73,6 +74,7 @@ def begin(event: ev.RunStarted, at: Instant) -> Run:
         limits=event.limits,
     )
 
+        parent_step_id=event.parent_step_id,
 
 def replay(recorded: Iterable[Recorded]) -> Run:
     """The run that its events make, with every step and action it ever had: what the rows are checked against.
@@ -399,6 +401,7 @@ def _appended(run: Run, event: ev.MessageAppended, at: Instant) -> Run:
         next_position=max(run.next_position, event.position + 1),
     )
 
+        result_step_id=None if event.role == "user" else run.result_step_id,
 
 def _started_again(run: Run, event: ev.RunStarted, at: Instant) -> Run:
     raise _illegal("a run starts once")
@@ -433,3 +436,5 @@ _RUN_EVENTS: dict[type[ev.Event], Callable[..., Run]] = {
     ev.MessageQueued: _queued,
     ev.MessageAppended: _appended,
 }
+    ev.SignalReceived: signal_received,
+    ev.SignalTaken: signal_taken,

@@ -20,6 +20,7 @@ from surefoot.core.state import (
     Step,
     StepStatus,
     StepType,
+    WaitsFor,
 )
 from surefoot.errors import AlreadyDecided, InvalidInput, NotAllowed, NotFound
 
@@ -177,10 +178,15 @@ def expire_due(d: Draft, questions: Questions) -> None:
                 d.emit(ev.ActionExpired(action.id, step.id, "time"))
                 fail_run(d, "question_expired")
                 return
-            asked = step.type is StepType.human_approval
-            text = (
-                "Nobody answered in time." if asked else "Nobody decided about this call in time; it was not executed."
-            )
+            text = _expired_text(step)
             fail_step(d, step, "expired", body=result_body(text, code="expired"), why="time")
         else:
             d.emit(ev.ActionExpired(action.id, step.id, "time"))
+
+
+def _expired_text(step: Step) -> str:
+    if step.rules.waits_for is WaitsFor.signal:
+        return f"The signal {step.target} did not come in time."
+    if step.type is StepType.human_approval:
+        return "Nobody answered in time."
+    return "Nobody decided about this call in time; it was not executed."

@@ -66,6 +66,13 @@ class EffectClass(StrEnum):
     opaque = "opaque"
 
 
+class WaitsFor(StrEnum):
+    """What a call waits for that neither sends anything nor asks a person: it never has an attempt."""
+
+    signal = "signal"
+    run = "run"
+
+
 class ActionKind(StrEnum):
     """What a person is asked."""
 
@@ -111,6 +118,7 @@ class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
     ask_after_s: float = 120.0
     approval_expires_s: float = 604_800.0
     starts_programs: bool = False
+    waits_for: WaitsFor | None = None
 
 
 class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -238,6 +246,24 @@ class Run(msgspec.Struct, frozen=True):
     """Where the whole task stands, with its live steps and the actions that matter to them."""
 
     tenant_id: str
+class Signal(msgspec.Struct, frozen=True):
+    """A signal that no call has taken yet. `number` is the sequence of its event; the value is a blob under `ref`."""
+
+    number: int
+    name: str
+    ref: str
+
+
+class Signals(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The unread signals of a run, oldest first, and marks of the newest keys, read or not."""
+
+    unread: tuple[Signal, ...] = ()
+    keys: tuple[str, ...] = ()
+
+
+NO_SIGNALS = Signals()
+
+
     id: str
     conversation_id: str
     agent: str
@@ -265,6 +291,9 @@ class Run(msgspec.Struct, frozen=True):
         return self.status in TERMINAL
 
     @property
+    signals: Signals = NO_SIGNALS
+    parent_step_id: str | None = None
+    """The step of another run that waits for this one."""
     def batch_open(self) -> bool:
         """True while a model call or a call of its answer has no result yet."""
         return any(step.open_in_loop for step in self.steps.values())

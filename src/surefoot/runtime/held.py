@@ -9,7 +9,7 @@ import msgspec
 
 from surefoot.core import policy
 from surefoot.core.attempts import end_used_up
-from surefoot.core.decide import Start, approval_over, start_step
+from surefoot.core.decide import Start, approval_over, fail_run, start_step
 from surefoot.core.draft import Draft
 from surefoot.core.ends import fail_step
 from surefoot.core.payloads import result_body
@@ -95,11 +95,13 @@ class Held:
         return begun
 
     def ready_at_once(self, step: Step) -> bool:
-        """True where the intent needs no I/O first: no account to resolve, no precondition, no owner of the key."""
+        """True where the intent needs no I/O first: no account, no precondition, nothing to wait for."""
         if step.type is not StepType.tool_call:
             return step.type is StepType.model_call
         tool = self.ctx.registry.tools.get(step.tool_name or "")
-        if tool is None or step.owner_step_id is not None or tool.precondition is not None:
+        if step.rules.waits_for is not None or tool is None:
+            return False
+        if step.owner_step_id is not None or tool.precondition is not None:
             return False
         if tool.version != step.tool_version:
             return False

@@ -8,7 +8,7 @@ import msgspec
 
 from surefoot.core.ids import mint
 from surefoot.core.payloads import Ask
-from surefoot.core.state import ActionKind, Step
+from surefoot.core.state import ActionKind, Rules, Step
 from surefoot.core.visible import visible_value
 from surefoot.doors import Doors
 from surefoot.runtime.registry import RunnableTool
@@ -71,6 +71,17 @@ class Questions(Mapping[ActionKind, Ask]):
             expires_s=self._step.rules.approval_expires_s if kind in (ActionKind.approve, ActionKind.ask) else None,
             shown=shown,
         )
+
+
+def signal_shown(name: str) -> dict[str, object]:
+    """What people see of a call that waits for a signal."""
+    return {"text": f"Waits for the signal {name}", "signal": name}
+
+
+def signal_seconds(rules: Rules, arguments: Mapping[str, object]) -> float:
+    """For how long a call waits for its signal."""
+    seconds = arguments.get("timeout_seconds")
+    return float(seconds) if isinstance(seconds, int | float) else rules.approval_expires_s
 
 
 def make_ask(

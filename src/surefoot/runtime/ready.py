@@ -17,6 +17,7 @@ from surefoot.runtime.execute import Call, wait_call
 from surefoot.runtime.held import Held
 from surefoot.runtime.questions import Questions
 from surefoot.runtime.registry import RunnableTool
+from surefoot.runtime.waiting import go_on_waiting
 
 PRECONDITION_TIMEOUT_SECONDS = 30.0
 _NOT_NOW = frozenset({"account_changed", "approval_expired", "not_yet"})
@@ -30,6 +31,8 @@ async def start_when_ready(held: Held, step: Step) -> list[str]:
     tool = held.ctx.registry[step.tool_name]
     if await _asked_again(held, step, tool):
         return []
+    if step.rules.waits_for is not None:
+        return await go_on_waiting(held, step)
     if not await held.resolve_account(step, tool):
         await held.decide(lambda d: defer(d, step.id, policy.backoff(1, 0.5), "account_unknown"))
         return []

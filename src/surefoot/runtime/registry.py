@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol
 
-from surefoot.core.state import EffectClass, Rules
+from surefoot.core.state import EffectClass, Rules, WaitsFor
 from surefoot.effects import Effect, Operation
 
 ASK_AFTER_SETTLES = 2.0
@@ -93,6 +93,11 @@ class RunnableTool(Protocol):
         ...
 
     @property
+    def waits_for(self) -> WaitsFor | None:
+        """What its calls wait for instead of being sent."""
+        ...
+
+    @property
     def compensate(self) -> Callable[..., object] | None:
         """What undoes a duplicate."""
         ...
@@ -123,6 +128,7 @@ def rules_of(tool: RunnableTool) -> Rules:
         ask_after_s=max(effect.settle * ASK_AFTER_SETTLES, ASK_AFTER_SECONDS_MIN),
         approval_expires_s=tool.approval.expires if tool.approval is not None else 604_800.0,
         starts_programs=tool.starts_programs,
+        waits_for=tool.waits_for,
     )
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from surefoot.core import codec
 from surefoot.core.evolve import Recorded
-from surefoot.core.state import Action, Attempt, Instant, Limits, Rules, Run, Step
+from surefoot.core.state import Action, Attempt, Instant, Limits, Rules, Run, Signals, Step
 from surefoot.errors import Unreadable
 from surefoot.store import port
 from surefoot.store.lock import worker_of
@@ -24,6 +24,7 @@ def read_run(row: Row, steps: Sequence[Step], actions: Sequence[Action]) -> Run:
             **row,
             "started": _instant(row, "started_mono", "started_wall", what),
             "limits": codec.decode_struct(_str(row, "limits", what), Limits, what),
+            "signals": codec.decode_struct(_str(row, "signals", what), Signals, what),
             "queued": codec.decode_value(_str(row, "queued", what), tuple[str, ...], what),
         },
         Run,

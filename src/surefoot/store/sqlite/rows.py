@@ -12,6 +12,7 @@ import msgspec
 
 from surefoot.core import codec
 from surefoot.core import events as ev
+from surefoot.core.ids import run_of_step
 from surefoot.core.state import (
     Action,
     Attempt,
@@ -21,6 +22,7 @@ from surefoot.core.state import (
     Resolution,
     Rules,
     Run,
+    Signals,
     Step,
     last_committed_sequence,
     wake_times,
@@ -272,20 +274,22 @@ def guard_values(append: port.Append, now: Instant) -> Values:
 def run_values(create: port.Create, owner: str | None, now: Instant) -> Values:
     """What run_insert binds; the run is born leased to `owner`."""
     run = create.after
-    status, error_code, ready_at, wake_at, version, limits = _state(run)
+    status, error_code, ready_at, wake_at, version, limits, signals = _state(run)
+    parent = run.parent_step_id
     token, until = (1, now.mono + create.lease_s) if owner is not None else (0, 0.0)
     return (
         run.tenant_id, run.id, run.conversation_id, run.agent, version, run.kind, status, run.version,
         run.event_sequence, run.step_count, run.next_position, run.turns, last_committed_sequence(run),
         run.started.mono, run.started.wall, limits, _queued(run.queued), error_code, ready_at, wake_at, owner, token,
-        until, create.start_key, create.start_hash, create.created_by, _text(create.metadata), create.at.wall,
-        create.at.wall,
+        until, create.start_key, create.start_hash, create.created_by, _text(create.metadata), signals,
+        parent, None if parent is None else run_of_step(parent), create.at.wall, create.at.wall,
     )  # fmt: skip
 
 
 def _state(run: Run) -> Values:
     ready_at, wake_at = wake_times(run)
-    return (run.status.value, run.error_code, ready_at, wake_at, run.agent_version, _limits(run.limits))
+    signals = _signals(run.signals)
+    return (run.status.value, run.error_code, ready_at, wake_at, run.agent_version, _limits(run.limits), signals)
 
 
 def _step_values(step: Step, view: port.StepView | None, wall: float) -> Values:
@@ -327,3 +331,8 @@ def _rules(rules: Rules) -> str:
 @lru_cache(maxsize=256)
 def _limits(limits: Limits) -> str:
     return codec.encode_value(limits)
+
+
+@lru_cache(maxsize=256)
+def _signals(signals: Signals) -> str:
+    return codec.encode_value(signals)

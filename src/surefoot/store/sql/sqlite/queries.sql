@@ -192,7 +192,7 @@ SELECT version, status, lease_token, lease_until FROM run WHERE tenant_id = :ten
 
 -- name: run_state
 -- The only query that changes a run's status. Guard: append_guard has changed the row in this transaction.
-UPDATE run SET status = ?, error_code = ?, ready_at = ?, wake_at = ?, agent_version = ?, limits = ?
+UPDATE run SET status = ?, error_code = ?, ready_at = ?, wake_at = ?, agent_version = ?, limits = ?, signals = ?
 WHERE tenant_id = ? AND id = ?
 
 -- name: run_result
@@ -208,8 +208,9 @@ UPDATE run SET lease_owner = NULL, lease_until = 0.0 WHERE tenant_id = ? AND id 
 INSERT INTO run (
     tenant_id, id, conversation_id, agent, agent_version, kind, status, version, event_sequence, step_count,
     next_position, turns, last_committed_sequence, started_mono, started_wall, limits, queued, error_code, ready_at,
-    wake_at, lease_owner, lease_token, lease_until, start_key, start_hash, created_by, metadata, created_at, updated_at
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    wake_at, lease_owner, lease_token, lease_until, start_key, start_hash, created_by, metadata, signals,
+    parent_step_id, parent_run_id, created_at, updated_at
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: run_by_start_key
 -- The run that was made first under a start key.
@@ -242,7 +243,7 @@ INSERT INTO step (
     account, owner_step_id, action_id, external_resource_id, resource_url, resolution, error_code, attempt, not_before,
     doubt_since, look_at, looks, sweep, person_absent, answered, receipts, safe_input, safe_output, updated_at,
     tenant_id, id, run_id, conversation_id, sequence, type, identity_hash, created_at
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: step_update
 -- The only query that changes a step's status. Guard: the run's append_guard. Keys are not touched, so that the unique

@@ -220,6 +220,8 @@ class Worker:
     async def _undriven(self, driver: Driver, failure: BaseException | None) -> None:
         """The run is not driven any more: give its lease back."""
         run_id, token = driver.handle.run.id, driver.handle.token
+        if not await self._calls_over(driver):
+            return
         if failure is not None:
             await self._drive_failed(driver, failure)
             return
@@ -227,6 +229,17 @@ class Worker:
         if token is not None and not driver.released:
             with contextlib.suppress(SurefootError):
                 await self.ctx.store.release(self.ctx.tenant_id, run_id, token)
+
+    async def _calls_over(self, driver: Driver) -> bool:
+        """Wait for calls that did not end in time, the lease being renewed meanwhile: they may still act.
+
+        False where the worker stops first: the lease is kept, and the end of the process proves theirs.
+        """
+        calls = {call.done for call in driver.held.stuck.values() if not call.done.done()}
+        while calls and not self.stopping:
+            self._look_for_stuck()
+            _, calls = await asyncio.wait(calls, timeout=IDLE_POLL_SECONDS)
+        return not calls
 
     async def _drive_failed(self, driver: Driver, failure: BaseException) -> None:
         """Nothing was decided that is not in the store: the next claim goes on from there, after a pause."""

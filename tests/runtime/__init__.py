@@ -1,0 +1,1 @@
+"""The runtime's own promises that need its insides to be reached."""

@@ -156,6 +156,17 @@ async def message(found: argparse.Namespace, settings: Settings, out: Output) ->
     return DONE
 
 
+async def signal(found: argparse.Namespace, settings: Settings, out: Output) -> int:
+    """A signal of a program; a call that waits for it gets it, or the next one that does."""
+    value = None if found.value is None else given_value(found.value)
+    async with opened(settings, out) as sf:
+        new = await sf.signal(found.id, found.name, value, key=found.key, by=person(found))
+        run = await sf.snapshot(found.id, out.language)
+    out.document(run)
+    out.line(f"{run.id}  {'the signal is written down' if new else 'the signal had come before under this key'}")
+    return DONE
+
+
 async def cancel(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """Stop a run: from the acknowledgement on nothing is sent; says what may have been sent before."""
     async with opened(settings, out) as sf:
@@ -179,6 +190,6 @@ COMMANDS: dict[str, Command] = {
     "show": show,
     "watch": watch,
     "message": message,
+    "signal": signal,
     "cancel": cancel,
 }
-    "signal": signal,

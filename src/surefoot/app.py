@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import math
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import TypeVar
 
 from surefoot.agent.agent import Agent
+from surefoot.agent.children import child_run, know
 from surefoot.agent.decisions import Decisions
 from surefoot.agent.loop import AgentLoop
 from surefoot.agent.messages import user_body
@@ -21,12 +23,13 @@ from surefoot.agent.model import Model
 from surefoot.agent.performing import compensations_of, performing_run, receipt_of
 from surefoot.agent.providers import resolve_model
 from surefoot.agent.starting import PERFORM, NewRun, create_run, new_id
+from surefoot.agent.texts import Texts
 from surefoot.agent.tools import DECLARED, Tool, ToolCall
 from surefoot.core import policy
-from surefoot.core.decide import add_message, cancel_run
+from surefoot.core.decide import add_message
 from surefoot.core.people import Decision
 from surefoot.core.redact import Redactor
-from surefoot.core.state import ActionKind, Run, RunStatus
+from surefoot.core.state import ActionKind, Run, Step
 from surefoot.core.values import canonical, clean_text, digest
 from surefoot.doors import Doors
 from surefoot.effects import Absent, Found, Receipt, Undetermined
@@ -36,6 +39,7 @@ from surefoot.errors import (
     WaitTimeout,
 )
 from surefoot.http import system_doors
+from surefoot.runtime.children import calls_run, cancel_tree, rests
 from surefoot.runtime.context import Context
 from surefoot.runtime.deciding import decide_about, handle_of, report_about
 from surefoot.runtime.look import verdict_look
@@ -53,6 +57,8 @@ T = TypeVar("T")
 EVENTS_PAGE = 500
 LOOK_AGAIN_SECONDS = 5.0
 """Who waits for a run looks again after this even if nothing was noticed."""
+LOOK_AT_OTHERS_SECONDS = 0.5
+"""The same where runs of other agents work for it: only their commits show what they come to."""
 Until = Callable[[RunSnapshot], bool]
 
 
@@ -97,15 +103,13 @@ class Surefoot(Decisions):
         self._secret = secret
         self._capacity = capacity
         self._log = log
-        self._models: dict[str, Model] = {}
+        self._models: dict[str, tuple[Model, ...]] = {}
+        self._texts = Texts(self.redactor)
         self._ctx: Context | None = None
         self._worker: Worker | None = None
 
     def _know(self, agent: Agent) -> None:
-        if agent.name in self.agents:
-            raise InvalidInput(f"two agents are called {agent.name!r}; give one of them another name")
-        self.agents[agent.name] = agent
-        for tool in agent.tools.values():
+        for tool in know(self.agents, agent):
             self._registry.add(tool)
 
     # Life
@@ -127,6 +131,7 @@ class Surefoot(Decisions):
             redactor=self.redactor,
             lease_s=self._lease_s,
             log=self._tell,
+            start_child=self._start_child,
         )
         for tool in DECLARED.values():
             if tool.name not in self._registry.tools:
@@ -151,7 +156,7 @@ class Surefoot(Decisions):
         if self._worker is not None:
             await self._worker.stop(grace_seconds)
             self._worker = None
-        for model in self._models.values():
+        for model in itertools.chain(*self._models.values()):
             closing = getattr(model, "aclose", None)
             if closing is not None:
                 await closing()
@@ -194,8 +199,8 @@ class Surefoot(Decisions):
         if agent is None or agent.version != run.agent_version:
             return None
         if agent.name not in self._models:
-            self._models[agent.name] = resolve_model(agent.model, self.context.secrets)
-        return AgentLoop(self.context, agent, self._models[agent.name])
+            self._models[agent.name] = tuple(resolve_model(model, self.context.secrets) for model in agent.models)
+        return AgentLoop(self.context, agent, self._models[agent.name], self._texts)
 
     # Runs
 
@@ -231,9 +236,18 @@ class Surefoot(Decisions):
             conversation_id=conversation_id,
             metadata=metadata or {},
         )
-        free = self._worker is not None and self._worker.free > 0 and self._claims
-        run = await self._create(new, self._worker if free else None)
+        run = await self._create(new, self._free_worker())
         return await self.snapshot(run.id)
+
+    def _free_worker(self) -> Worker | None:
+        free = self._worker is not None and self._worker.free > 0 and self._claims
+        return self._worker if free else None
+
+    async def _start_child(self, run: Run, step: Step, arguments: Mapping[str, object]) -> Run:
+        def create(new: NewRun) -> Awaitable[Run]:
+            return self._create(new, self._free_worker())
+
+        return await child_run(self.context, create, run, step, arguments)
 
     async def _create(self, new: NewRun, worker: Worker | None) -> Run:
         before = self.store.now().mono
@@ -251,19 +265,20 @@ class Surefoot(Decisions):
         return await read_snapshot(self.context, run_id, language)
 
     async def wait(self, run_id: str, until: Until | None = None, timeout: float | None = None) -> RunSnapshot:
-        """Wait until the run is terminal or a person is asked, or until `until(snapshot)`; `timeout` in seconds.
+        """Wait until the run has ended or only a person can move it, or until `until(snapshot)`; `timeout` in seconds.
 
         Raises WaitTimeout; the run goes on.
         """
         end = math.inf if timeout is None else self.doors.clock.now().mono + timeout
-        version = 0
+        version, look_s = 0, LOOK_AGAIN_SECONDS
         with contextlib.closing(self.store.follow(run_id)) as following:
             while True:
-                run = await following.changed(min(end - self.doors.clock.now().mono, LOOK_AGAIN_SECONDS))
+                run = await following.changed(min(end - self.doors.clock.now().mono, look_s))
                 run = run or (await self.store.run(self.tenant, run_id)).run
-                if run.version != version and (until is not None or _at_rest(run)):
-                    # A snapshot reads the whole run; between two versions it says nothing new.
-                    version = run.version
+                # A snapshot reads the whole run. Between two versions it says nothing new, of others' work aside.
+                new, version = run.version != version or calls_run(run), run.version
+                look_s = LOOK_AT_OTHERS_SECONDS if calls_run(run) else LOOK_AGAIN_SECONDS
+                if new and (until is not None or await rests(self.context, run)):
                     snapshot = await self.snapshot(run_id)
                     if until is None or until(snapshot):
                         return snapshot
@@ -317,14 +332,12 @@ class Surefoot(Decisions):
     async def cancel(self, run_id: str, *, by: str = "program") -> tuple[str, ...]:
         """Cancel the run in one commit; returns the steps whose calls may have been sent. Raises RunEnded, NotFound.
 
-        From the acknowledgement on nothing is sent for the run; what was sent goes on being looked up.
+        From the acknowledgement on nothing is sent for the run; what was sent goes on being looked up. The same holds
+        for the runs of agents that work for it, each of which is cancelled in a commit of its own.
         """
-        handle = await handle_of(self.context, run_id)
-        sent = await handle.decide(lambda d: cancel_run(d, by))
-        self._wake(run_id)
-        return sent
+        return await cancel_tree(self.context, run_id, by, self._wake)
 
-    def _wake(self, run_id: str) -> None:
+    def _wake(self, run_id: str | None) -> None:
         if self._worker is not None:
             self._worker.wake(run_id)
 
@@ -387,10 +400,6 @@ def _text(value: object, name: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise InvalidInput(f"{name} is a text that is not empty")
     return clean_text(value)
-
-
-def _at_rest(run: Run) -> bool:
-    return run.ended or run.status is RunStatus.waiting_for_user
 
 
 def run_sync(main: Coroutine[object, object, T]) -> T:

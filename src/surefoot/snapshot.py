@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 import msgspec
 
 from surefoot.core.evolve import Recorded
-from surefoot.core.state import Instant, Resolution, Step, StepStatus, StepType, WaitsFor, wake_times
+from surefoot.core.state import Instant, Resolution, RunStatus, Step, StepStatus, StepType, WaitsFor, wake_times
+from surefoot.runtime.children import calls_run, rests
 from surefoot.runtime.context import Context
 from surefoot.store.port import ActionRow, EvidenceRow, MessageRow, RunRow, StepRow
 from surefoot.vocabulary import event_text, text_of
@@ -60,6 +61,8 @@ class StepView(msgspec.Struct, frozen=True):
     resource_url: str | None
     resolution: str | None
     error_code: str | None
+    child_run_id: str | None
+    """The run of another agent that works on it."""
     input: object
     output: object
     display: Display
@@ -98,6 +101,8 @@ class RunSnapshot(msgspec.Struct, frozen=True):
     kind: str
     conversation_id: str
     created_by: str
+    parent_step_id: str | None
+    """The step of another run that waits for this one."""
     status: str
     version: int
     last_committed_sequence: int
@@ -105,8 +110,11 @@ class RunSnapshot(msgspec.Struct, frozen=True):
     display: Display
     can_cancel: bool
     next: Next | None
+    waits_for_person: bool
+    """Nothing in it, or in the runs that work for it, goes on without a person, or a program that answers."""
     steps: list[StepView]
     pending_actions: list[ActionView]
+    """What is open here and in the runs that work for it; each has its own run_id."""
     result: object
     error_code: str | None
     metadata: object
@@ -210,7 +218,7 @@ def message_view(row: MessageRow) -> MessageView:
 
 def at_rest(snapshot: RunSnapshot) -> bool:
     """True where a run has ended, or nothing in it goes on without a person's answer."""
-    return snapshot.status in ("completed", "failed", "cancelled", "waiting_for_user")
+    return snapshot.status in ("completed", "failed", "cancelled") or snapshot.waits_for_person
 
 
 def action_view(row: ActionRow) -> ActionView:
@@ -243,8 +251,12 @@ async def read_snapshot(ctx: Context, run_id: str, language: str) -> RunSnapshot
     row = await ctx.store.run(ctx.tenant_id, run_id)
     steps = await ctx.store.steps(ctx.tenant_id, run_id)
     evidence = await ctx.store.evidence(ctx.tenant_id, run_id)
-    actions = [action_view(a) for a in await ctx.store.actions(ctx.tenant_id, run_id=run_id)]
+    calling = any(s.step.rules.waits_for is WaitsFor.run for s in steps)
+    children = await ctx.store.children(ctx.tenant_id, run_id) if calling else []
+    works = {child.parent_step_id: child.id for child in children}
+    actions = [action_view(a) for a in await ctx.store.actions(ctx.tenant_id, run_id=run_id, below=calling)]
     waiting = {a.step_id for a in actions if a.status == "waiting"}
+    rest = not row.run.ended and await rests(ctx, row.run)
     texts = {name: tool.display for name, tool in ctx.registry.tools.items()}
     run = row.run
     code = "run_" + run.status.value
@@ -255,16 +267,19 @@ async def read_snapshot(ctx: Context, run_id: str, language: str) -> RunSnapshot
         kind=run.kind,
         conversation_id=run.conversation_id,
         created_by=row.created_by,
+        parent_step_id=run.parent_step_id,
         status=run.status.value,
         version=run.version,
         last_committed_sequence=row.last_committed_sequence,
         last_event_sequence=run.event_sequence,
         display=Display(code, text_of(code, language)),
         can_cancel=not run.ended,
-        next=_next(row, steps, ctx.doors.clock.now()),
-        steps=[_step(s, evidence, waiting, texts, language) for s in steps],
+        next=_next(row, steps, ctx.doors.clock.now(), rest),
+        waits_for_person=rest,
+        steps=[_step(s, evidence, waiting, texts, language, works.get(s.step.id)) for s in steps],
         pending_actions=[a for a in actions if a.status == "waiting"],
-        result=_json(row.result),
+        # A call may have given it while others were still open.
+        result=_json(row.result) if run.status is RunStatus.completed else None,
         error_code=run.error_code or row.blocked_code,
         metadata=_json(row.metadata),
         created_at=iso(row.created_at) or "",
@@ -276,7 +291,7 @@ def _json(data: bytes | None) -> object:
     return None if data is None else msgspec.json.decode(data)
 
 
-def _next(row: RunRow, steps: Sequence[StepRow], now: Instant) -> Next | None:
+def _next(row: RunRow, steps: Sequence[StepRow], now: Instant, rest: bool) -> Next | None:
     run = row.run
     doubtful = [s for s in steps if s.step.in_doubt]
     mono, wall = wake_times(run)
@@ -287,6 +302,8 @@ def _next(row: RunRow, steps: Sequence[StepRow], now: Instant) -> Next | None:
     at = None if mono is None else iso(now.wall + max(mono - now.mono, 0.0))
     if doubtful:
         return Next("look" if mono is not None else "person", iso(doubtful[0].updated_at), at)
+    if calls_run(run):
+        return Next("person" if rest else "run", iso(row.updated_at), None if rest else at)
     if run.ended:
         return None if mono is None else Next("look", iso(row.updated_at), at)
     return Next("worker" if row.lease_owner else "start", iso(row.updated_at), at)
@@ -316,6 +333,7 @@ def _step(
     waiting: set[str],
     texts: ToolTexts,
     language: str,
+    child_run_id: str | None,
 ) -> StepView:
     step = row.step
     code = step_code(step, step.id in waiting, step.error_code is not None)
@@ -333,6 +351,7 @@ def _step(
         resource_url=step.resource_url,
         resolution=None if step.resolution is None else step.resolution.value,
         error_code=step.error_code,
+        child_run_id=child_run_id,
         input=_json(row.safe_input),
         output=_json(row.safe_output),
         display=Display(code, shown),

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from surefoot.agent.as_tool import child_tool
 from surefoot.agent.model import Model, ToolSpec
+from surefoot.agent.output import FINAL_RESULT, Output
 from surefoot.agent.tools import Tool
 from surefoot.core.state import Limits
 from surefoot.core.values import canonical, digest
 
 TURNS_MAX = 100
+HISTORY_TOKENS_MIN = 200
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 
 
@@ -18,22 +21,34 @@ class Agent:
     """An agent that runs under its name.
 
     `model` is a pydantic-ai model name such as "openai:gpt-5", or an object with `name` and `complete(request)`.
-    `version` changes when runs under way should not go on with the new code. `turns` bounds the model calls of a run,
-    `seconds` its whole time (None: no bound), waiting for people included.
+    With a list of models, attempt n of a model call goes to the nth of them, round and round. `version` changes when
+    runs under way should not go on with the new code.
 
-    Raises ValueError for a name that is not one, or two tools of one name.
+    Budgets of a run, checked before each model call (None: no bound): `turns` are its model calls, `seconds` its whole
+    time, waiting for people included, `tokens` those sent and got, `dollars` their cost where prices are known.
+
+    An agent among the `tools` works on each call in a run of its own (`as_tool`).
+
+    `output` is the type of the run's result: the model has to give it by the built-in tool `final_result`. Without it
+    the result is {"text": …}. `history_tokens`: a longer history is summarised, by a model call of its own.
+
+    Raises ValueError for a name that is not one, or two tools of one name; TypeError for an output without a schema.
     """
 
     def __init__(
         self,
         name: str,
-        model: str | Model,
+        model: str | Model | Sequence[str | Model],
         instructions: str = "",
-        tools: Sequence[Tool] = (),
+        tools: Sequence[Tool | Agent] = (),
         *,
         version: str = "1",
         turns: int = TURNS_MAX,
         seconds: float | None = None,
+        tokens: int | None = None,
+        dollars: float | None = None,
+        output: object = None,
+        history_tokens: int | None = None,
         settings: Mapping[str, object] | None = None,
     ) -> None:
         if not _NAME.fullmatch(name):
@@ -42,17 +57,44 @@ class Agent:
             )
         if turns < 1:
             raise ValueError("turns is at least 1")
+        if history_tokens is not None and history_tokens < HISTORY_TOKENS_MIN:
+            raise ValueError(f"history_tokens is at least {HISTORY_TOKENS_MIN}")
         self.name = name
-        self.model = model
+        self.models: tuple[str | Model, ...] = _models(model)
+        if not self.models:
+            raise ValueError("an agent has at least one model")
         self.instructions = instructions
+        tools = [one.as_tool() if isinstance(one, Agent) else one for one in tools]
         self.tools = {tool.name: tool for tool in tools}
         if len(self.tools) != len(tools):
             raise ValueError(f"agent {name!r} has two tools of one name; give one of them another with using(name=…)")
         self.version = version
-        self.limits = Limits(turns_max=turns, seconds_max=seconds)
+        cost = None if dollars is None else round(dollars * 1_000_000)
+        self.limits = Limits(turns_max=turns, seconds_max=seconds, tokens_max=tokens, cost_microdollars_max=cost)
+        self.output = None if output is None else Output(output)
+        self.history_tokens = history_tokens
         self.settings = dict(settings or {})
         self.specs = tuple(ToolSpec(t.name, t.description, t.parameters_schema) for t in tools)
-        self.input_hash = digest(canonical([name, version, str(getattr(model, "name", model)), instructions]))
+        if self.output is not None:
+            if FINAL_RESULT in self.tools:
+                raise ValueError(f"agent {name!r} has an output: give its tool {FINAL_RESULT!r} another name")
+            self.specs += (self.output.spec,)
+        names = [str(getattr(one, "name", one)) for one in self.models]
+        self.input_hash = digest(canonical([name, version, ", ".join(names), instructions]))
+
+    def as_tool(self, name: str | None = None, description: str | None = None) -> Tool:
+        """This agent as a tool of another: each call is a run of its own, whose result is the call's.
+
+        `name` is the agent's by default, `description` what the calling model reads. The run has its own conversation
+        and budgets. Raises ValueError for a name that is not a tool's.
+        """
+        return child_tool(self, name, description)
 
     def __repr__(self) -> str:
         return f"Agent({self.name!r}, tools={sorted(self.tools)})"
+
+
+def _models(given: str | Model | Sequence[str | Model]) -> tuple[str | Model, ...]:
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        return (given,)
+    return tuple(given)

@@ -6,52 +6,74 @@ It decides nothing about effects: a proposed call becomes a step, and the runtim
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
 from surefoot.agent.agent import Agent
+from surefoot.agent.compaction import compaction_request, cut_of, opening, summary_body
+from surefoot.agent.fallback import Models
 from surefoot.agent.messages import History, assistant_body
-from surefoot.agent.model import (
-    Model,
-    ModelNeedsPerson,
-    ModelRefused,
-    ModelRequest,
-    ModelResponse,
-    ModelRetryable,
-)
+from surefoot.agent.model import Model, ModelRequest, ModelResponse, NoteMessage
+from surefoot.agent.output import REMINDER
 from surefoot.agent.prepare import Preparer
-from surefoot.core import policy
+from surefoot.agent.texts import Texts
 from surefoot.core.attempts import Outcome
-from surefoot.core.decide import ProposedCall, Start, complete_run, fail_run, record_model_answer, start_model_call
+from surefoot.core.decide import (
+    ProposedCall,
+    Start,
+    complete_run,
+    fail_run,
+    record_model_answer,
+    record_summary,
+    start_model_call,
+)
 from surefoot.core.draft import Draft
+from surefoot.core.ends import note
+from surefoot.core.payloads import result_body
 from surefoot.core.reconcile import Questions
-from surefoot.core.redact import safe_error
 from surefoot.core.state import Run, Step
+from surefoot.core.totals import Spent
 from surefoot.core.values import digest
 from surefoot.errors import NotAllowed
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import redact_json
 from surefoot.runtime.loop import RecordModel
 
-RETRY_AFTER_SECONDS_MAX = 3_600.0
-"""A provider that asks for a longer wait is asked again after this."""
-_BUDGET = frozenset({"turns_used_up", "time_used_up"})
+_BUDGET = frozenset({"turns_used_up", "time_used_up", "tokens_used_up", "cost_used_up"})
+Streaming = Callable[[ModelRequest, Callable[[str], None]], Awaitable[ModelResponse]]
+
+
+class Shortened(msgspec.Struct, frozen=True):
+    """The answer of a model call that was to summarise the history up to a position."""
+
+    response: ModelResponse
+    up_to: int
 
 
 class AgentLoop:
     """The logic of a run of kind agent (the runtime's `Loop`)."""
 
-    def __init__(self, ctx: Context, agent: Agent, model: Model) -> None:
+    def __init__(self, ctx: Context, agent: Agent, models: Sequence[Model], texts: Texts | None = None) -> None:
         self._ctx = ctx
         self._agent = agent
-        self._model = model
+        self._models = Models(ctx, models)
+        self._texts = texts
         self._history = History()
+        self._opening: tuple[NoteMessage, int, int] | None = None
+        """What stands for the older part, made for a summary and a number of notes."""
 
     async def resume(self, run: Run) -> None:
         """Nothing: the conversation is read when the model is called next, since a rescue may not need it."""
 
     def go_on(self, d: Draft, start: Start | None) -> list[str]:
-        """Every call has its result: the next model call."""
+        """Every call has its result: the run's end, where one of them gave its result, else the next model call."""
+        if d.run.result_step_id is not None:
+            # A user's message that came meanwhile undoes the result; a note does not.
+            d.place_queued()
+            if d.run.result_step_id is not None:
+                complete_run(d, None)
+                return []
         if start is None:
             return []
         try:
@@ -67,50 +89,67 @@ class AgentLoop:
         # The conversation is append-only: what the model is sent is named by the agent and a position.
         return digest(f"{self._agent.input_hash}:{d.run.conversation_id}:{d.run.next_position}".encode())
 
-    async def call_model(self, run: Run, step: Step) -> ModelResponse:
-        """One request with the whole conversation up to now."""
+    async def call_model(self, run: Run, step: Step) -> ModelResponse | Shortened:
+        """One request: the conversation up to now, or its older part to be summarised where it has become too long."""
         rows = await self._ctx.store.messages(run.tenant_id, run.conversation_id, self._history.position)
         self._history.extend(rows)
-        request = ModelRequest(
-            self._agent.instructions, tuple(self._history.messages), self._agent.specs, self._agent.settings
-        )
+        bound = self._agent.history_tokens
+        up_to = None
+        if bound is not None and run.turns < run.limits.turns_max:  # the last turn is not spent on a summary
+            up_to = cut_of(self._history, bound)
+        if up_to is not None:
+            request = compaction_request(self._history, up_to, self._agent.settings)
+            return Shortened(await self._ask(run, step, request, shown=False), up_to)
+        messages = (*await self._begin(run), *self._history.messages)
+        request = ModelRequest(self._agent.instructions, messages, self._agent.specs, self._agent.settings)
+        return await self._ask(run, step, request)
+
+    async def _ask(self, run: Run, step: Step, request: ModelRequest, *, shown: bool = True) -> ModelResponse:
+        model = self._models.of(step)
+        stream: Streaming | None = getattr(model, "stream", None)
         async with asyncio.timeout(step.rules.timeout_s):
-            return await self._model.complete(request)
+            if stream is None or self._texts is None or not shown or not self._texts.wanted(run.id):
+                return await model.complete(request)
+            with self._texts.writing(run.id, step.id, step.attempt) as emit:
+                return await stream(request, emit)
+
+    async def _begin(self, run: Run) -> list[NoteMessage]:
+        summary, notes = self._history.summary, self._history.notes
+        if summary is None:
+            return []
+        # A note may tell what became of a call: the list is read again then.
+        if self._opening is None or self._opening[1:] != (summary.up_to, notes):
+            acted = await self._ctx.store.acted(run.tenant_id, run.conversation_id)
+            self._opening = (opening(summary, acted), summary.up_to, notes)
+        return [self._opening[0]]
 
     async def record_model(self, run: Run, answer: object) -> RecordModel:
         """The answer's calls checked and hashed; the command writes them down and ends the run if there are none."""
+        if isinstance(answer, Shortened):
+            body = summary_body(answer.response, answer.up_to, self._agent.history_tokens or 0)
+            return _RecordSummary(redact_json(self._ctx.redactor, body), _spent(answer.response))
         assert isinstance(answer, ModelResponse)
         calls = await Preparer(self._ctx, self._agent).prepare(run, answer.calls)
         body = redact_json(self._ctx.redactor, assistant_body(answer))
         result = redact_json(self._ctx.redactor, msgspec.json.encode({"text": _stored_text(body)}))
-
-        return _Record(body, result, calls)
+        return _Record(body, None if self._agent.output else result, calls, _spent(answer))
 
     def sort_model_error(self, step: Step, error: Exception) -> tuple[Outcome, bool]:
-        """429, 5xx and time-outs back off on the same step; what a person can mend is asked; the rest ends the run."""
-        delay = policy.backoff(step.attempt - 1, self._ctx.doors.entropy.fraction())
-        if isinstance(error, ModelRetryable):
-            again = delay if error.retry_after is None else min(max(error.retry_after, delay), RETRY_AFTER_SECONDS_MAX)
-            if error.status == 429:
-                return Outcome("refused", code="model_rate_limited", again_s=again), False
-            return Outcome("in_doubt", code="model_unavailable", again_s=again), False
-        if isinstance(error, ModelNeedsPerson):
-            return Outcome("refused", code="model_needs_person"), True
-        if isinstance(error, TimeoutError):
-            return Outcome("in_doubt", code="model_timeout", again_s=delay), False
-        self._ctx.log(f"{step.id}: the model call failed: {safe_error(error, self._ctx.redactor)}")
-        if isinstance(error, ModelRefused):
-            return Outcome("refused", code="model_refused_request"), False
-        return Outcome("in_doubt", code="model_error", again_s=delay), False
+        """How the attempt ended, and whether a person is asked: see `Models.sort_error`."""
+        return self._models.sort_error(step, error)
 
 
 class _Record:
-    """Records one answer: its message, its calls, and the run's end if there are none."""
+    """Records one answer: its message, its calls, and the run's end if there are none.
 
-    def __init__(self, body: bytes, result: bytes, calls: list[ProposedCall]) -> None:
+    Without a `result` only a call can give it, and the model is told so.
+    """
+
+    def __init__(self, body: bytes, result: bytes | None, calls: list[ProposedCall], spent: Spent) -> None:
         self._body = body
         self._result = result
         self._calls = calls
+        self._spent = spent
         self.known = {
             call.input_ref: (msgspec.json.decode(call.data, type=dict[str, object]), call.safe_input)
             for call in calls
@@ -118,9 +157,30 @@ class _Record:
         }
 
     def __call__(self, d: Draft, step_id: str, attempt: int, questions: Questions) -> None:
-        record_model_answer(d, step_id, attempt, self._body, self._calls)
-        if not self._calls and not d.run.queued:
+        record_model_answer(d, step_id, attempt, self._body, self._calls, self._spent)
+        if self._calls or d.run.queued:
+            return
+        if self._result is None:
+            note(d, result_body(REMINDER))
+        else:
             complete_run(d, self._result)
+
+
+class _RecordSummary:
+    """Records a summary: from here on it stands for the older part of the history."""
+
+    def __init__(self, body: bytes, spent: Spent) -> None:
+        self.known: dict[str, tuple[dict[str, object], bytes]] = {}
+        self._body = body
+        self._spent = spent
+
+    def __call__(self, d: Draft, step_id: str, attempt: int, questions: Questions) -> None:
+        record_summary(d, step_id, attempt, self._body, self._spent)
+
+
+def _spent(response: ModelResponse) -> Spent:
+    usage = response.usage
+    return Spent(usage.input_tokens, usage.output_tokens, usage.cost_microdollars or 0)
 
 
 def _stored_text(body: bytes) -> str:

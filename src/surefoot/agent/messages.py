@@ -12,6 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from surefoot.agent.model import (
+    CHARACTERS_PER_TOKEN,
     AssistantMessage,
     CallPart,
     ModelResponse,
@@ -39,6 +40,23 @@ class AssistantBody(msgspec.Struct, frozen=True, omit_defaults=True):
     usage: Usage = Usage()
     finish: str = "stop"
     model: str = ""
+
+
+class SummaryBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a summary is stored: it stands for all messages up to a position."""
+
+    text: str
+    up_to: int
+    usage: Usage = Usage()
+    model: str = ""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A message of the history with its place and its size."""
+
+    position: int
+    message: WireMessage
+    characters: int
 
 
 class ResultBody(msgspec.Struct, frozen=True):
@@ -70,9 +88,15 @@ class History:
     """The conversation in the words of the model port, grown row by row and never built again."""
 
     def __init__(self) -> None:
-        self.messages: list[WireMessage] = []
+        self.entries: list[Entry] = []
+        """What is sent as it is: the messages above the summary, where there is one."""
+        self.summary: SummaryBody | None = None
         self.position = -1
         """Up to where rows were taken in."""
+        self.notes = 0
+        """How many notes were taken in."""
+        self._counted = (0, 0)
+        """Tokens by the provider's count, and how many entries they cover."""
         self._wire_ids: dict[str, tuple[str, str]] = {}
         self._used: set[str] = set()
 
@@ -81,7 +105,36 @@ class History:
         for row in rows:
             assert row.position is not None and row.position > self.position, "rows come in order, once"
             self.position = row.position
-            self.messages.append(self._wire(row))
+            if row.role == "summary":
+                self._shorten(msgspec.json.decode(row.body, type=SummaryBody))
+                continue
+            message = self._wire(row)
+            self.entries.append(Entry(row.position, message, _characters(message)))
+            self.notes += isinstance(message, NoteMessage)
+            if isinstance(message, AssistantMessage):
+                usage = msgspec.json.decode(row.body, type=AssistantBody).usage
+                self._counted = (usage.input_tokens + usage.output_tokens, len(self.entries))
+
+    @property
+    def messages(self) -> tuple[WireMessage, ...]:
+        """The messages above the summary."""
+        return tuple(entry.message for entry in self.entries)
+
+    @property
+    def tokens(self) -> int:
+        """The size of what is sent: the provider's last count and an estimate of the rest, or the estimate of all."""
+        counted, covered = self._counted
+        rest = self.entries[covered if counted else 0 :]
+        characters = sum(entry.characters for entry in rest)
+        if not counted and self.summary is not None:
+            characters += len(self.summary.text)
+        return counted + characters // CHARACTERS_PER_TOKEN
+
+    def _shorten(self, summary: SummaryBody) -> None:
+        self.summary = summary
+        self.entries = [entry for entry in self.entries if entry.position > summary.up_to]
+        # What a provider counted before was the longer history.
+        self._counted = (0, 0)
 
     def _wire(self, row: MessageRow) -> WireMessage:
         if row.role == "user":
@@ -113,6 +166,16 @@ class History:
 def wire_name(name: str) -> str:
     """A tool's name as providers take it back: models invent names that no provider accepts in a history."""
     return _NOT_IN_A_NAME.sub("_", name)[:WIRE_NAME_CHARACTERS_MAX] or "_"
+
+
+def _characters(message: WireMessage) -> int:
+    match message:
+        case AssistantMessage(text=text, calls=calls):
+            return len(text) + sum(len(call.name) + len(call.arguments) for call in calls)
+        case ToolResultMessage(content=content):
+            return len(content)
+        case UserMessage(text=text) | NoteMessage(text=text):
+            return len(text)
 
 
 def _text(content: object) -> str:

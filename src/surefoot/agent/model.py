@@ -16,6 +16,9 @@ from typing import Protocol
 
 import msgspec
 
+CHARACTERS_PER_TOKEN = 4
+"""By which the size of a text is estimated that no provider has counted."""
+
 
 class CallPart(msgspec.Struct, frozen=True):
     """A tool call as the model wrote it. `arguments` is its own text, parsed by nobody yet.
@@ -76,11 +79,12 @@ class ModelRequest(msgspec.Struct, frozen=True):
     settings: Mapping[str, object] = {}
 
 
-class Usage(msgspec.Struct, frozen=True):
-    """Tokens, as the provider counted them."""
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tokens, as the provider counted them, and what they cost in millionths of a dollar (None: no price is known)."""
 
     input_tokens: int = 0
     output_tokens: int = 0
+    cost_microdollars: int | None = None
 
 
 class ModelResponse(msgspec.Struct, frozen=True):
@@ -118,7 +122,11 @@ class ModelRefused(ModelError):
 
 
 class Model(Protocol):
-    """The port. Implementations keep no state of a conversation between calls."""
+    """The port. Implementations keep no state of a conversation between calls.
+
+    A model may also have `async def stream(request, emit) -> ModelResponse`, which calls `emit(text)` with each piece
+    of its text as it comes and otherwise does what `complete` does. It is used while somebody reads along.
+    """
 
     @property
     def name(self) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from surefoot.agent.agent import Agent
 from surefoot.agent.builtin import delay_of, is_question, question_seconds, question_shown
 from surefoot.agent.model import CallPart
+from surefoot.agent.output import FINAL_RESULT, Output
 from surefoot.agent.tools import Tool
 from surefoot.core.decide import ProposedCall, Refusal
 from surefoot.core.payloads import Ask
@@ -38,12 +39,15 @@ class Preparer:
         self._ctx = ctx
         self._agent = agent
         self._identities: set[str] = set()
+        self._has_result = False
 
     async def prepare(self, run: Run, calls: Sequence[CallPart]) -> list[ProposedCall]:
         """One ProposedCall for each call, in order. Reads the store, sends nothing."""
         return [await self._one(run, call) for call in calls]
 
     async def _one(self, run: Run, call: CallPart) -> ProposedCall:
+        if self._agent is not None and self._agent.output is not None and call.name == FINAL_RESULT:
+            return self._result(call, self._agent.output)
         tool = None if self._agent is None else self._agent.tools.get(call.name)
         if tool is None:
             known = ", ".join(sorted(self._agent.tools)) if self._agent is not None else ""
@@ -106,6 +110,31 @@ class Preparer:
             gate=gate,
             question=question,
             delay_s=delay_of(tool, arguments),
+        )
+
+    def _result(self, call: CallPart, output: Output) -> ProposedCall:
+        """The run's result: checked here, and never executed."""
+        if self._has_result:
+            return self._refused(call, "result_given", f"{FINAL_RESULT} was called in this answer already.")
+        try:
+            data = canonical(output.check(call.arguments))
+        except InvalidInput as problem:
+            return self._refused(call, "invalid_arguments", str(problem))
+        secret = self._ctx.redactor.has_known(data)
+        if secret is not None:
+            return self._refused(call, "secret_in_arguments", f"The result holds the secret {secret}.")
+        if len(data) > ARGUMENT_BYTES_MAX:
+            return self._refused(call, "too_large", f"The result has more than {ARGUMENT_BYTES_MAX} bytes.")
+        self._has_result = True
+        return ProposedCall(
+            tool_name=FINAL_RESULT,
+            tool_version="",
+            rules=_UNKNOWN_RULES,
+            input_ref=None,
+            input_hash=digest(data),
+            data=None,
+            safe_input=view_json(self._ctx.redactor, data),
+            result=data,
         )
 
     def _question(self, tool: Tool, arguments: dict[str, object], safe_input: bytes) -> Ask:

@@ -229,16 +229,20 @@ def _schema(name: str, model: type[msgspec.Struct]) -> dict[str, object]:
             f"tool {name!r}: its parameters cannot be described as JSON ({' '.join(str(problem).split())}); use texts, "
             "numbers, booleans, lists, dicts, Literal, Enum, dataclasses, TypedDict or msgspec.Struct"
         ) from None
-    definitions = raw.pop("$defs", {})
-    inlined = _inline(raw, definitions, (), name)
-    assert isinstance(inlined, dict)
-    inlined.pop("title", None)
+    inlined = flat_schema(raw, name)
     properties = inlined["properties"]
     assert isinstance(properties, dict)
     for field in msgspec.structs.fields(model):
         if field.default_factory is not msgspec.NODEFAULT:
             properties[field.encode_name]["default"] = msgspec.to_builtins(field.default_factory(), str_keys=True)
     return inlined
+
+
+def flat_schema(raw: Mapping[str, object], name: str) -> dict[str, object]:
+    """A JSON schema without `$ref` and title, its objects closed. Raises TypeError for a type that contains itself."""
+    definitions = raw.get("$defs", {})
+    flat = _inline({key: item for key, item in raw.items() if key != "$defs"}, _as_dict(definitions), (), name)
+    return {key: item for key, item in _as_dict(flat).items() if key != "title"}
 
 
 def _any_schema(kind: type) -> dict[str, object]:

@@ -30,7 +30,8 @@ _TIMES = frozenset(
 )
 _RUN_FIELDS = (
     "tenant_id", "id", "conversation_id", "agent", "agent_version", "kind", "status", "version", "event_sequence",
-    "step_count", "turns", "error_code", "limits",
+    "step_count", "turns", "error_code", "limits", "signals", "parent_step_id", "input_tokens", "output_tokens",
+    "cost_microdollars", "result_step_id",
 )  # fmt: skip
 _OPEN_RUN_FIELDS = ("next_position", "queued")
 """What belongs to the conversation, which is the next run's after the end."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import asdict
 
 from surefoot.core import events as ev
 from surefoot.core import policy
@@ -25,7 +26,10 @@ from surefoot.core.state import (
     Step,
     StepStatus,
     StepType,
+    WaitsFor,
 )
+from surefoot.core.totals import NOTHING_SPENT, Spent, time_is_up, used_up
+from surefoot.core.unread import left_for_another
 from surefoot.errors import NotAllowed
 
 MODEL_RULES = Rules(effect=EffectClass.read, settle_s=0.0, timeout_s=policy.MODEL_TIMEOUT_SECONDS)
@@ -61,11 +65,11 @@ class ProposedCall(msgspec.Struct, frozen=True):
     """The call is a question to a person (`ask_person`): a step of type human_approval, answered by a value."""
     delay_s: float | None = None
     """The call begins that much later (`sleep`)."""
+    result: bytes | None = None
+    """The call only gives the run's result (JSON, redacted): it is answered at once."""
 
 
 class Start(msgspec.Struct, frozen=True):
-    result: bytes | None = None
-    """The call only gives the run's result (JSON, redacted): it is answered at once."""
     """What an intent needs from the worker."""
 
     token: int
@@ -138,9 +142,13 @@ def close_calls(d: Draft, code: str) -> tuple[str, ...]:
             continue
         last = step.attempts[-1] if step.attempts else None
         cut = last is not None and last.end is None
-        body = result_body(f"This call was {'stopped' if cut else 'not executed'}: {code}.", code=code)
+        works = step.rules.waits_for is WaitsFor.run and step.status is StepStatus.pending
+        body = result_body(f"This call was {'stopped' if cut or works else 'not executed'}: {code}.", code=code)
         number, end = (step.attempt, AttemptEnd.in_doubt) if cut else (None, None)
         fail_step(d, step, code, attempt=number, end=end, body=body, why="cancelled")
+        if works:
+            # The runs that work on it have to be stopped, by whoever ends this one or by a worker.
+            d.emit(ev.SweepScheduled(step.id, 0, 0.0))
     return tuple(sent)
 
 
@@ -150,18 +158,16 @@ def close_calls(d: Draft, code: str) -> tuple[str, ...]:
 def start_model_call(d: Draft, start: Start, input_hash: str) -> Step:
     """The next model call with its intent; queued messages get their place first.
 
-    Raises NotAllowed (`turns_used_up`, `time_used_up`) when the budget is spent: the caller fails the run; and
-    (`batch_open`) while a call has no result.
+    Raises NotAllowed (`turns_used_up`, `time_used_up`, `tokens_used_up`, `cost_used_up`) when a budget is spent: the
+    caller fails the run; and (`batch_open`) while a call has no result.
     """
     d.require_open()
     if d.run.batch_open:
         raise NotAllowed("every call gets its result before the next model call", code="batch_open")
     d.place_queued()
-    limits = d.run.limits
-    if d.run.turns >= limits.turns_max:
-        raise NotAllowed(f"the run has used its {limits.turns_max} turns", code="turns_used_up")
-    if limits.seconds_max is not None and d.at.wall - d.run.started.wall > limits.seconds_max:
-        raise NotAllowed(f"the run has used its {limits.seconds_max:g} seconds", code="time_used_up")
+    budget = used_up(d.run, d.run.limits, d.at.wall)
+    if budget is not None:
+        raise NotAllowed(budget[1], code=budget[0])
     sequence = d.run.step_count + 1
     new = step_id(d.run.id, sequence)
     d.emit(ev.StepCreated(new, sequence, StepType.model_call, MODEL_RULES, input_hash=input_hash))
@@ -169,14 +175,31 @@ def start_model_call(d: Draft, start: Start, input_hash: str) -> Step:
 
 
 def record_model_answer(
-    d: Draft, model_step: str, attempt: int, body: bytes, calls: Sequence[ProposedCall]
+    d: Draft, model_step: str, attempt: int, body: bytes, calls: Sequence[ProposedCall], spent: Spent = NOTHING_SPENT
 ) -> list[str]:
     """The model answered: its message, and a step for each call it proposes. Returns the new steps' ids."""
     step = d.step(model_step)
+    _end_model_call(d, step, attempt, spent, None)
+    position = d.run.next_position
+    _say(d, step, "assistant", body)
+    return [propose(d, call, step.sequence, index, position + 1 + index) for index, call in enumerate(calls)]
+
+
+def record_summary(d: Draft, model_step: str, attempt: int, body: bytes, spent: Spent = NOTHING_SPENT) -> None:
+    """A model call that was to shorten the history answered: from here on its summary stands for the older part."""
+    step = d.step(model_step)
+    _end_model_call(d, step, attempt, spent, "compact")
+    _say(d, step, "summary", body)
+
+
+def _end_model_call(d: Draft, step: Step, attempt: int, spent: Spent, purpose: str | None) -> None:
     if step.status is not StepStatus.running or step.attempt != attempt:
         raise NotAllowed("another attempt of this model call is the valid one", code="superseded")
-    d.emit(ev.StepSucceeded(step.id, attempt=attempt))
-    message, position = d.message_id(), d.run.next_position
+    d.emit(ev.StepSucceeded(step.id, attempt=attempt, purpose=purpose, **asdict(spent)))
+
+
+def _say(d: Draft, step: Step, role: str, body: bytes) -> None:
+    message = d.message_id()
     d.carry(MessageBody(message, body))
     d.emit(ev.MessageAppended(message, role, d.run.next_position, step_id=step.id))
 
@@ -210,6 +233,11 @@ def propose(d: Draft, call: ProposedCall, model_sequence: int, index: int, posit
     if call.refusal is not None:
         fail_step(d, d.step(new), call.refusal.code, body=result_body(call.refusal.text, code=call.refusal.code))
         return new
+    if call.result is not None:
+        d.emit(ev.StepSucceeded(new, is_result=True))
+        d.carry(RunResult(call.result), StepView(new, safe_output=call.safe_input))
+        answer(d, d.step(new), result_body("The result is taken."))
+        return new
     if call.business_key is not None and call.owner_step_id is None:
         d.carry(ClaimKey(call.business_key, new, call.input_hash))
     if call.question is not None:
@@ -221,6 +249,12 @@ def propose(d: Draft, call: ProposedCall, model_sequence: int, index: int, posit
     elif call.delay_s is not None:
         defer(d, new, call.delay_s, None)
     return new
+
+
+def ask_question(d: Draft, step: str, question: Ask) -> None:
+    """The step is a question, answered by a value: it waits for a person, or for a program."""
+    d.emit(ev.StepWaitingForApproval(step, question.action_id))
+    ask(d, step, ActionKind.ask, question)
 
 
 def ask_approval(d: Draft, step: str, gate: Ask) -> None:
@@ -245,12 +279,6 @@ def approval_over(d: Draft, step: Step) -> bool:
     if action.kind is not ActionKind.approve:
         return False  # an answered question, such as "try the model again", gives no approval that could end
     return action.expires_wall is not None and d.at.wall >= action.expires_wall
-
-def ask_question(d: Draft, step: str, question: Ask) -> None:
-    """The step is a question, answered by a value: it waits for a person, or for a program."""
-    d.emit(ev.StepWaitingForApproval(step, question.action_id))
-    ask(d, step, ActionKind.ask, question)
-
 
 
 def start_step(d: Draft, step_id_: str, start: Start) -> Step:
@@ -287,6 +315,8 @@ def start_refusal(d: Draft, step: Step, start: Start) -> NotAllowed | None:
     rules = d.rules(step)
     if step.status is StepStatus.pending and step.not_before > d.at.mono:
         return NotAllowed("the step is to wait", code="not_yet")
+    if step.type is StepType.model_call and time_is_up(d.run, d.run.limits, d.at.wall):
+        return NotAllowed("the run has used its seconds", code="time_used_up")
     if step.counted_attempts >= rules.attempts_max:
         return NotAllowed(f"the step has used its {rules.attempts_max} attempts", code="attempts_used_up")
     if approval_over(d, step):

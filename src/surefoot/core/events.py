@@ -139,6 +139,14 @@ class StepSucceeded(StepEvent, frozen=True, tag="step_succeeded"):
     external_resource_id: str | None = None
     resource_url: str | None = None
     resolution: Resolution | None = None
+    is_result: bool = False
+    """The step's output is what the run ends with."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_microdollars: int = 0
+    """Of a model call; 0 where no price is known."""
+    purpose: str | None = None
+    """Of a model call that was not the next turn: `compact`."""
 
 
 class StepFailed(StepEvent, frozen=True, tag="step_failed"):
@@ -233,14 +241,6 @@ class ActionExpired(Event, frozen=True, tag="action_expired"):
     why: str
 
 
-class MessageQueued(Event, frozen=True, tag="message_queued"):
-    """A message waits for a legal place: it never stands between a call and its result."""
-
-    message_id: str
-    role: str
-
-
-class MessageAppended(Event, frozen=True, tag="message_appended"):
 class SignalReceived(Event, frozen=True, tag="signal_received"):
     """A program said something to the run; it is kept until a call takes it. `ref` names the value's blob."""
 
@@ -257,6 +257,14 @@ class SignalTaken(Event, frozen=True, tag="signal_taken"):
     step_id: str
 
 
+class MessageQueued(Event, frozen=True, tag="message_queued"):
+    """A message waits for a legal place: it never stands between a call and its result."""
+
+    message_id: str
+    role: str
+
+
+class MessageAppended(Event, frozen=True, tag="message_appended"):
     """The conversation grew by one message at `position`."""
 
     message_id: str

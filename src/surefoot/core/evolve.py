@@ -24,9 +24,10 @@ from surefoot.core.state import (
     StepStatus,
     StepType,
 )
+from surefoot.core.totals import add_totals
 from surefoot.core.transitions import RUN, RUN_CHANGES, STEP
-from surefoot.errors import NotAllowed, Unreadable
 from surefoot.core.unread import signal_received, signal_taken
+from surefoot.errors import NotAllowed, Unreadable
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -53,6 +54,7 @@ def evolve(run: Run, event: ev.AnyEvent, at: Instant) -> Run:
             turns=run.turns + counted,
             event_sequence=run.event_sequence + 1,
         )
+        return add_totals(run, event) if isinstance(event, ev.StepSucceeded) else run
     return _RUN_EVENTS[type(event)](replace(run, event_sequence=run.event_sequence + 1), event, at)
 
 
@@ -72,9 +74,9 @@ def begin(event: ev.RunStarted, at: Instant) -> Run:
         next_position=event.position,
         started=at,
         limits=event.limits,
+        parent_step_id=event.parent_step_id,
     )
 
-        parent_step_id=event.parent_step_id,
 
 def replay(recorded: Iterable[Recorded]) -> Run:
     """The run that its events make, with every step and action it ever had: what the rows are checked against.
@@ -235,6 +237,7 @@ def _succeeded(step: Step, event: ev.StepSucceeded, at: Instant) -> Step:
         external_resource_id=seen or step.external_resource_id,
         resource_url=event.resource_url if seen else event.resource_url or step.resource_url,
         resolution=event.resolution,
+        purpose=event.purpose,
         receipts=_with(step.receipts, seen),
         look_at=None,
         doubt_since=None,
@@ -398,10 +401,10 @@ def _appended(run: Run, event: ev.MessageAppended, at: Instant) -> Run:
         run,
         steps=steps,
         queued=tuple(q for q in run.queued if q != event.message_id),
+        result_step_id=None if event.role == "user" else run.result_step_id,
         next_position=max(run.next_position, event.position + 1),
     )
 
-        result_step_id=None if event.role == "user" else run.result_step_id,
 
 def _started_again(run: Run, event: ev.RunStarted, at: Instant) -> Run:
     raise _illegal("a run starts once")
@@ -433,8 +436,8 @@ _RUN_EVENTS: dict[type[ev.Event], Callable[..., Run]] = {
     ev.ActionRequested: _requested,
     ev.ActionDecided: _decided,
     ev.ActionExpired: _expired,
+    ev.SignalReceived: signal_received,
+    ev.SignalTaken: signal_taken,
     ev.MessageQueued: _queued,
     ev.MessageAppended: _appended,
 }
-    ev.SignalReceived: signal_received,
-    ev.SignalTaken: signal_taken,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 
 from surefoot.core.text import clean_text, cut
@@ -64,6 +64,23 @@ class Redactor:
                 match = self._compiled().search(searched)
                 return self._forms[match[0]] if match else None
         return None
+
+    def maybe_begins(self, text: str) -> int:
+        """The first place from which the rest of `text` may be the beginning of a known value, else its length.
+
+        Whitespace inside the value does not hide it. A first half of a surrogate pair counts too.
+        """
+        inside = {index for gap in _gap().finditer(text) for index in range(gap.start(), gap.end())}
+        # A backslash at the end may become whitespace as it is written in JSON.
+        size = len(text) - text.endswith("\\")
+        places = [index for index in range(size) if index not in inside]
+        joined = "".join(text[index] for index in places)
+        first = len(text)
+        for form in tuple(self._forms):
+            first = min(first, _begin_of(form, joined, places, first), _begin_of(form, text, range(len(text)), first))
+        if first == len(text) and text and ("\ud800" <= text[-1] <= "\udbff"):
+            first -= 1
+        return first
 
     def patterns(self, text: str) -> tuple[str, list[str]]:
         """`text` with known values and what looks like a credential replaced, and the names of the patterns that hit.
@@ -127,6 +144,33 @@ class Redactor:
         return text
 
 
+class RedactedStream:
+    """Redaction of a text that comes in pieces: what may be the beginning of a known value waits for the next piece.
+
+    What `feed` and `end` give, put together, is `redactor.text` of the whole.
+    """
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        """One more piece; what can be shown now."""
+        text = self._held + piece
+        place = self._redactor.maybe_begins(text)
+        if place < len(text):
+            shown, rest = self._redactor.text(text[:place]), text[place:]
+            if shown + self._redactor.text(rest) != self._redactor.text(text):
+                place = 0  # A known value reaches over the place: nothing is shown before more is known.
+        self._held = text[place:]
+        return clean_text(self._redactor.text(text[:place]))
+
+    def end(self) -> str:
+        """What was held back, now that nothing more comes."""
+        text, self._held = self._held, ""
+        return clean_text(self._redactor.text(text))
+
+
 def safe_error(error: BaseException, redactor: Redactor, characters_max: int = ERROR_CHARACTERS_MAX) -> str:
     """The error's class and its message, redacted, cut, without traceback or arguments. Never raises an Exception."""
     try:
@@ -135,6 +179,16 @@ def safe_error(error: BaseException, redactor: Redactor, characters_max: int = E
         message = "its message could not be read"
     text = f"{type(error).__name__}: {message}" if message else type(error).__name__
     return cut(redactor.patterns(text)[0], characters_max)[0]
+
+
+def _begin_of(form: str, text: str, places: Sequence[int], none: int) -> int:
+    """Where in the original the longest end of `text` stands that begins `form` and is shorter than it."""
+    start = max(len(text) - len(form) + 1, 0)
+    while (start := text.find(form[0], start)) != -1:
+        if form.startswith(text[start:]):
+            return places[start]
+        start += 1
+    return none
 
 
 def _squeezed(text: str) -> str:

@@ -122,10 +122,12 @@ class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Budgets of a run: model turns, and seconds from its start (None: no end)."""
+    """Budgets of a run: model turns, seconds from its start, tokens sent and got, and what they cost (None: no end)."""
 
     turns_max: int = 100
     seconds_max: float | None = None
+    tokens_max: int | None = None
+    cost_microdollars_max: int | None = None
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -181,6 +183,8 @@ class Step(msgspec.Struct, frozen=True):
     resource_url: str | None = None
     resolution: Resolution | None = None
     error_code: str | None = None
+    purpose: str | None = None
+    """What a model call was for, where it was not the next turn: `compact`."""
     attempt: int = 0
     attempts: tuple[Attempt, ...] = ()
     not_before: float = 0.0
@@ -242,10 +246,6 @@ class Action(msgspec.Struct, frozen=True):
     decision_key: str | None = None
 
 
-class Run(msgspec.Struct, frozen=True):
-    """Where the whole task stands, with its live steps and the actions that matter to them."""
-
-    tenant_id: str
 class Signal(msgspec.Struct, frozen=True):
     """A signal that no call has taken yet. `number` is the sequence of its event; the value is a blob under `ref`."""
 
@@ -264,6 +264,10 @@ class Signals(msgspec.Struct, frozen=True, omit_defaults=True):
 NO_SIGNALS = Signals()
 
 
+class Run(msgspec.Struct, frozen=True):
+    """Where the whole task stands, with its live steps and the actions that matter to them."""
+
+    tenant_id: str
     id: str
     conversation_id: str
     agent: str
@@ -279,8 +283,17 @@ NO_SIGNALS = Signals()
     started: Instant
     limits: Limits = Limits()
     turns: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_microdollars: int = 0
+    """What the answers of the model came to, as far as providers and prices say."""
+    result_step_id: str | None = None
+    """The call whose output is the run's result, once every call beside it has its own; a user's message undoes it."""
     queued: tuple[str, ...] = ()
     """Messages that wait for a legal place in the conversation."""
+    signals: Signals = NO_SIGNALS
+    parent_step_id: str | None = None
+    """The step of another run that waits for this one."""
     error_code: str | None = None
     steps: dict[str, Step] = {}
     actions: dict[str, Action] = {}
@@ -291,9 +304,6 @@ NO_SIGNALS = Signals()
         return self.status in TERMINAL
 
     @property
-    signals: Signals = NO_SIGNALS
-    parent_step_id: str | None = None
-    """The step of another run that waits for this one."""
     def batch_open(self) -> bool:
         """True while a model call or a call of its answer has no result yet."""
         return any(step.open_in_loop for step in self.steps.values())

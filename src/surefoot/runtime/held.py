@@ -159,6 +159,8 @@ def _try_start(d: Draft, step: Step, start: Start) -> bool:
     except NotAllowed as refusal:
         if refusal.code == "attempts_used_up":
             end_used_up(d, step.id)
+        elif refusal.code == "time_used_up":
+            fail_run(d, refusal.code)
         elif refusal.code not in _SKIPPED:
             text = f"The call was not executed: {refusal}."
             fail_step(d, step, refusal.code, body=result_body(text, code=refusal.code))

@@ -286,6 +286,10 @@ class Store(Protocol):
         """Newest first, ids lower than `before`."""
         ...
 
+    async def children(self, tenant_id: str, run_id: str) -> list[Run]:
+        """The runs that work on calls of this one, oldest first, as `load` gives them."""
+        ...
+
     async def steps(self, tenant_id: str, run_id: str) -> list[StepRow]:
         """All steps of a run, in order, with their attempts."""
         ...
@@ -311,9 +315,15 @@ class Store(Protocol):
         ...
 
     async def actions(
-        self, tenant_id: str, *, status: str | None = None, run_id: str | None = None, limit: int = 1000
+        self,
+        tenant_id: str,
+        *,
+        status: str | None = None,
+        run_id: str | None = None,
+        below: bool = False,
+        limit: int = 1000,
     ) -> list[ActionRow]:
-        """Actions, oldest first."""
+        """Actions, oldest first; with `below` also those of the runs that work for `run_id`, and for them."""
         ...
 
     async def events(self, tenant_id: str, run_id: str, after: int, limit: int) -> list[Recorded]:
@@ -342,6 +352,10 @@ class Store(Protocol):
 
     async def same_action(self, tenant_id: str, conversation_id: str, identity_hash: str) -> StepRow | None:
         """The newest step of the conversation with this identity that succeeded or is unresolved."""
+        ...
+
+    async def acted(self, tenant_id: str, conversation_id: str) -> list[StepRow]:
+        """The calls of a conversation that change something outside, refused proposals aside, oldest first."""
         ...
 
     # Waiting

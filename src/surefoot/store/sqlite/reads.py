@@ -41,6 +41,11 @@ class SqliteReads:
         params = {"tenant_id": tenant_id, "status": status, "agent": agent, "before": before, "limit": limit}
         return await self._read(lambda: [self._read_run(row) for row in self._file.all("runs_list", params)])
 
+    async def children(self, tenant_id: str, run_id: str) -> list[Run]:
+        """The runs that work on calls of this one, oldest first."""
+        params = {"tenant_id": tenant_id, "run_id": run_id}
+        return await self._read(lambda: [self._load(row, None) for row in self._file.all("runs_of_parent", params)])
+
     async def steps(self, tenant_id: str, run_id: str) -> list[StepRow]:
         """All steps of a run, in order, with their attempts."""
         params = {"tenant_id": tenant_id, "run_id": run_id}
@@ -84,12 +89,20 @@ class SqliteReads:
         return found[0]
 
     async def actions(
-        self, tenant_id: str, *, status: str | None = None, run_id: str | None = None, limit: int = 1000
+        self,
+        tenant_id: str,
+        *,
+        status: str | None = None,
+        run_id: str | None = None,
+        below: bool = False,
+        limit: int = 1000,
     ) -> list[ActionRow]:
-        """Actions, oldest first."""
+        """Actions, oldest first; with `below` also those of the runs that work for `run_id`, and for them."""
         params = {"tenant_id": tenant_id, "status": status, "run_id": run_id, "limit": limit}
         query = (
-            "actions_of_run"
+            "actions_below_run"
+            if run_id is not None and below
+            else "actions_of_run"
             if run_id is not None
             else "actions_list_waiting"
             if status == "waiting"
@@ -147,6 +160,16 @@ class SqliteReads:
         """The newest step of the conversation with this identity that succeeded or may have acted."""
         params = {"tenant_id": tenant_id, "conversation_id": conversation_id, "identity_hash": identity_hash}
         return await self._step_row("step_same_action", params)
+
+    async def acted(self, tenant_id: str, conversation_id: str) -> list[StepRow]:
+        """The calls of a conversation that change something outside, refused proposals aside, oldest first."""
+        params = {"tenant_id": tenant_id, "conversation_id": conversation_id}
+
+        def read() -> list[StepRow]:
+            rows = self._file.all("steps_acted", params)
+            return [records.read_step_row(row, self._attempts(tenant_id, str(row["id"]))) for row in rows]
+
+        return await self._read(read)
 
     # How it is done
 

@@ -265,7 +265,8 @@ def guard_values(append: port.Append, now: Instant) -> Values:
     """What append_guard binds; `now` is read in the transaction."""
     after = append.after
     return (
-        after.version, after.event_sequence, after.step_count, after.next_position, after.turns, _queued(after.queued),
+        after.version, after.event_sequence, after.step_count, after.next_position, after.turns, after.input_tokens,
+        after.output_tokens, after.cost_microdollars, after.result_step_id, _queued(after.queued),
         last_committed_sequence(after), append.at.wall, after.tenant_id, after.id, append.before.version, append.token,
         now.mono if append.needs_lease else -1e308, int(append.needs_lease), append.wall_before, now.wall,
     )  # fmt: skip
@@ -297,9 +298,10 @@ def _step_values(step: Step, view: port.StepView | None, wall: float) -> Values:
         step.status.value, _rules(step.rules), step.tool_name, step.tool_version, step.call_id, step.position,
         step.operation_key, step.input_hash, step.input_ref, step.target, step.credential, step.account,
         step.owner_step_id, step.action_id, step.external_resource_id, step.resource_url, _word(step.resolution),
-        step.error_code, step.attempt, step.not_before, step.doubt_since, step.look_at, step.looks, step.sweep,
-        int(step.person_absent), int(step.answered), codec.encode_value(step.receipts) if step.receipts else "[]",
-        _text(view.safe_input) if view else None, _text(view.safe_output) if view else None, wall,
+        step.error_code, step.purpose, step.attempt, step.not_before, step.doubt_since, step.look_at, step.looks,
+        step.sweep, int(step.person_absent), int(step.answered),
+        codec.encode_value(step.receipts) if step.receipts else "[]", _text(view.safe_input) if view else None,
+        _text(view.safe_output) if view else None, wall,
     )  # fmt: skip
 
 

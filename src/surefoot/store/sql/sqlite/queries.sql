@@ -178,7 +178,8 @@ PRAGMA wal_checkpoint(PASSIVE)
 -- token, where given, is the row's; the lease is not over where one is needed (else -1e308 stands in) and the run is not
 -- terminal; the wall time is before the expiry where there is one.
 UPDATE run SET
-    version = ?, event_sequence = ?, step_count = ?, next_position = ?, turns = ?, queued = ?,
+    version = ?, event_sequence = ?, step_count = ?, next_position = ?, turns = ?, input_tokens = ?, output_tokens = ?,
+    cost_microdollars = ?, result_step_id = ?, queued = ?,
     last_committed_sequence = ?, updated_at = ?
 WHERE tenant_id = ? AND id = ? AND version = ?
     AND lease_token = coalesce(?, lease_token)
@@ -220,6 +221,11 @@ SELECT id, start_hash FROM run WHERE tenant_id = :tenant_id AND start_key = :sta
 -- Whether there is such a run.
 SELECT count(*) AS count FROM run WHERE tenant_id = :tenant_id AND id = :run_id
 
+-- name: run_is_open
+-- Whether there is such a run that has not ended.
+SELECT count(*) AS count FROM run
+WHERE tenant_id = :tenant_id AND id = :run_id AND status NOT IN ('completed', 'failed', 'cancelled')
+
 -- name: conversation_insert
 -- A new conversation.
 INSERT INTO conversation (tenant_id, id, next_position, created_at, updated_at) VALUES (?, ?, ?, ?, ?)
@@ -240,8 +246,8 @@ WHERE conversation.tenant_id = :tenant_id AND conversation.id = :conversation_id
 -- A new step.
 INSERT INTO step (
     status, rules, tool_name, tool_version, call_id, position, operation_key, input_hash, input_ref, target, credential,
-    account, owner_step_id, action_id, external_resource_id, resource_url, resolution, error_code, attempt, not_before,
-    doubt_since, look_at, looks, sweep, person_absent, answered, receipts, safe_input, safe_output, updated_at,
+    account, owner_step_id, action_id, external_resource_id, resource_url, resolution, error_code, purpose, attempt,
+    not_before, doubt_since, look_at, looks, sweep, person_absent, answered, receipts, safe_input, safe_output, updated_at,
     tenant_id, id, run_id, conversation_id, sequence, type, identity_hash, created_at
 ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
@@ -251,7 +257,7 @@ INSERT INTO step (
 UPDATE step SET
     status = ?, rules = ?, tool_name = ?, tool_version = ?, call_id = ?, position = ?, operation_key = ?, input_hash = ?,
     input_ref = ?, target = ?, credential = ?, account = ?, owner_step_id = ?, action_id = ?, external_resource_id = ?,
-    resource_url = ?, resolution = ?, error_code = ?, attempt = ?, not_before = ?, doubt_since = ?, look_at = ?,
+    resource_url = ?, resolution = ?, error_code = ?, purpose = ?, attempt = ?, not_before = ?, doubt_since = ?, look_at = ?,
     looks = ?, sweep = ?, person_absent = ?, answered = ?, receipts = ?, safe_input = coalesce(?, safe_input),
     safe_output = coalesce(?, safe_output), updated_at = ?
 WHERE tenant_id = ? AND id = ?
@@ -451,6 +457,10 @@ SELECT count(*) AS count FROM run WHERE lease_owner = :id
 -- One run.
 SELECT * FROM run WHERE tenant_id = :tenant_id AND id = :run_id
 
+-- name: runs_of_parent
+-- The runs that work on calls of this one, oldest first.
+SELECT * FROM run WHERE tenant_id = :tenant_id AND parent_run_id = :run_id ORDER BY id
+
 -- name: runs_list
 -- Runs, newest first.
 SELECT * FROM run
@@ -523,6 +533,12 @@ WHERE tenant_id = :tenant_id AND conversation_id = :conversation_id AND identity
     AND status IN ('succeeded', 'running', 'outcome_unknown')
 ORDER BY id DESC LIMIT 1
 
+-- name: steps_acted
+-- The calls of a conversation that change something outside: only they have an identity. By the index step_same_action.
+SELECT * FROM step
+WHERE tenant_id = :tenant_id AND conversation_id = :conversation_id AND identity_hash IS NOT NULL
+ORDER BY id
+
 -- name: key_owner
 -- Who holds a business key.
 SELECT run_id, step_id, input_hash FROM operation_key WHERE tenant_id = :tenant_id AND operation_key = :operation_key
@@ -571,6 +587,19 @@ SELECT pending_action.*, step.tool_name FROM pending_action
 LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.id = pending_action.step_id
 WHERE pending_action.tenant_id = :tenant_id AND pending_action.run_id = :run_id
     AND (:status IS NULL OR pending_action.status = :status)
+ORDER BY pending_action.arrival LIMIT :limit
+
+-- name: actions_below_run
+-- Actions of a run, and of the runs that work for it and for them, oldest first.
+WITH RECURSIVE below (id) AS (
+    SELECT :run_id
+    UNION
+    SELECT run.id FROM below CROSS JOIN run ON run.tenant_id = :tenant_id AND run.parent_run_id = below.id
+)
+SELECT pending_action.*, step.tool_name FROM below
+CROSS JOIN pending_action ON pending_action.tenant_id = :tenant_id AND pending_action.run_id = below.id
+LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.id = pending_action.step_id
+WHERE :status IS NULL OR pending_action.status = :status
 ORDER BY pending_action.arrival LIMIT :limit
 
 -- name: events_after

@@ -64,8 +64,8 @@ class Agent:
         if not self.models:
             raise ValueError("an agent has at least one model")
         self.instructions = instructions
-        tools = [one.as_tool() if isinstance(one, Agent) else one for one in tools]
-        self.tools = {tool.name: tool for tool in tools}
+        given = [one.as_tool() if isinstance(one, Agent) else one for one in tools]
+        self.tools: dict[str, Tool] = {tool.name: tool for tool in given}
         if len(self.tools) != len(tools):
             raise ValueError(f"agent {name!r} has two tools of one name; give one of them another with using(name=…)")
         self.version = version
@@ -74,7 +74,7 @@ class Agent:
         self.output = None if output is None else Output(output)
         self.history_tokens = history_tokens
         self.settings = dict(settings or {})
-        self.specs = tuple(ToolSpec(t.name, t.description, t.parameters_schema) for t in tools)
+        self.specs = tuple(ToolSpec(t.name, t.description, t.parameters_schema) for t in given)
         if self.output is not None:
             if FINAL_RESULT in self.tools:
                 raise ValueError(f"agent {name!r} has an output: give its tool {FINAL_RESULT!r} another name")

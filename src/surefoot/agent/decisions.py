@@ -26,8 +26,8 @@ class Decisions(ABC):
     async def _decide(self, action_id: str, decision: Decision) -> ActionRow: ...
 
     async def actions(self, *, status: str | None = None, run_id: str | None = None) -> list[ActionRow]:
-        """Questions to people, oldest first."""
-        return await self.context.store.actions(self.context.tenant_id, status=status, run_id=run_id)
+        """Questions to people, oldest first; those of a run with those of the runs that work for it."""
+        return await self.context.store.actions(self.context.tenant_id, status=status, run_id=run_id, below=True)
 
     async def approve(
         self,

@@ -26,6 +26,8 @@ async def performing_run(
 
     Raises KeyReused, InvalidInput.
     """
+    if call.tool.waits_for is not None:
+        raise InvalidInput(f"{call.tool.name} is for agents: it waits inside a run; start a run instead")
     for number in range(PERFORMS_MAX):
         key = None if business_key is None else f"perform{number or ''}:{business_key}"
         new = NewRun(

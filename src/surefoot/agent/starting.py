@@ -40,6 +40,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     call: ToolCall | None = None
     business_key: str | None = None
     conversation_id: str | None = None
+    parent_step_id: str | None = None
     metadata: Mapping[str, object] = {}
 
 
@@ -68,6 +69,7 @@ async def create_run(ctx: Context, new: NewRun, lease_owner: str | None) -> tupl
         position=position,
         created_by=by,
         limits=new.limits,
+        parent_step_id=new.parent_step_id,
     )
     run = begin(started, at)
     draft = Draft(run, at, rules=ctx.registry.rules)

@@ -13,6 +13,7 @@ from surefoot.cli.output import DONE, RUN_FAILED, WAITS_FOR_A_PERSON, Output, sh
 from surefoot.cli.session import given_text, given_value, opened, person
 from surefoot.cli.settings import Settings
 from surefoot.cli.userfile import load
+from surefoot.core.ids import run_of_step
 from surefoot.errors import InvalidInput
 from surefoot.snapshot import (
     RunEvent,
@@ -172,7 +173,9 @@ async def cancel(found: argparse.Namespace, settings: Settings, out: Output) -> 
     async with opened(settings, out) as sf:
         sent = await sf.cancel(found.id, by=person(found))
         run = await sf.snapshot(found.id, out.language)
-    steps = [step for step in run.steps if step.id in sent]
+        # The runs of agents that worked for it are cancelled with it: their calls are listed too.
+        every = [await sf.snapshot(id, out.language) for id in dict.fromkeys(run_of_step(one) for one in sent)]
+    steps = [step for one in every for step in one.steps if step.id in sent]
     out.document(Cancelled(run.id, run.status, steps))
     out.line(f"{run.id}  {run.display.text}: nothing more is sent")
     if steps:

@@ -18,6 +18,7 @@ from surefoot.cli.settings import Settings
 from surefoot.cli.userfile import load
 from surefoot.core.state import RunStatus
 from surefoot.errors import SurefootError
+from surefoot.runtime.children import rests
 from surefoot.runtime.worker import Worker
 from surefoot.snapshot import public_event
 
@@ -92,7 +93,7 @@ async def _idle(sf: Surefoot, worker: Worker) -> bool:
         for row in await sf.store.runs(sf.tenant, status=status.value, agent=None, before=None, limit=LIVE_RUNS_MAX):
             agent = sf.agents.get(row.run.agent)
             ours = row.run.kind == "perform" or (agent is not None and agent.version == row.run.agent_version)
-            if ours and row.blocked_code is None:
+            if ours and row.blocked_code is None and not await rests(sf.context, row.run):
                 return False
     return not worker.drivers
 

@@ -7,7 +7,7 @@ import msgspec
 from surefoot.core import events as ev
 from surefoot.core.draft import Draft
 from surefoot.core.ends import answer
-from surefoot.core.payloads import ActionAnswer, BlobPut, result_body
+from surefoot.core.payloads import ActionAnswer, BlobPut, StepView, result_body
 from surefoot.core.state import Action, ActionStatus, Signal, Step, StepStatus, WaitsFor
 from surefoot.core.unread import known_mark, mark
 from surefoot.errors import KeyReused, NotAllowed
@@ -69,3 +69,28 @@ def _longest_waiting(d: Draft, name: str) -> tuple[Step, Action] | None:
         if action.expires_wall is None or d.at.wall < action.expires_wall:
             return step, action
     return None
+
+
+# Runs that work on a call
+
+
+def answer_from_run(d: Draft, step_id: str, *, body: bytes, safe_output: bytes) -> None:
+    """The run that worked on the call has its result: so has the call."""
+    step = d.step(step_id)
+    d.emit(ev.StepSucceeded(step.id))
+    d.carry(StepView(step.id, safe_output=safe_output))
+    answer(d, step, body)
+
+
+def run_has_ended(d: Draft, step_id: str) -> None:
+    """Somebody says that the run that works on the call has ended: it is looked after at once."""
+    step = d.run.steps.get(step_id)
+    if step is None or d.run.ended or step.status is not StepStatus.pending or step.not_before <= d.at.mono:
+        return
+    d.emit(ev.StepDeferred(step_id, 0.0, code="run_ended"))
+
+
+def no_more_looks(d: Draft, step_id: str) -> None:
+    """The runs that worked on the call of an ended run are stopped."""
+    if d.step(step_id).look_at is not None:
+        d.emit(ev.SweepScheduled(step_id, None))

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
 from surefoot.core import policy
 from surefoot.core.redact import Redactor
-from surefoot.core.state import Attempt, Step
+from surefoot.core.state import Attempt, Run, Step
 from surefoot.doors import Doors
 from surefoot.effects import Operation, SecretSource, Signer
+from surefoot.errors import NotAllowed
 from surefoot.runtime.registry import Registry
 from surefoot.store.port import Store
 
 LOOK_TIMEOUT_SECONDS = 60.0
+
+
+StartChild = Callable[[Run, Step, Mapping[str, object]], Awaitable[Run]]
+
+
+async def no_child(run: Run, step: Step, arguments: Mapping[str, object]) -> Run:
+    """Here no agents are known."""
+    raise NotAllowed("no agent works on calls here", code="unknown_agent")
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -30,6 +39,8 @@ class Context(msgspec.Struct, frozen=True):
     redactor: Redactor
     lease_s: float = policy.LEASE_SECONDS_DEFAULT
     log: Callable[[str], None] = print
+    start_child: StartChild = no_child
+    """Starts the run that works on a call, once; later it answers with the same run."""
 
     def reading(self, run_id: str, tool_name: str) -> Operation:
         """An operation for looking only, of a call that is not written down yet."""

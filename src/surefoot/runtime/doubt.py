@@ -16,6 +16,7 @@ from surefoot.core.reconcile import (
 )
 from surefoot.core.state import STEP_ENDS, Resolution, Step, StepStatus
 from surefoot.errors import NotAllowed
+from surefoot.runtime.children import stop_children
 from surefoot.runtime.held import Held
 from surefoot.runtime.look import look
 from surefoot.runtime.questions import Questions
@@ -26,6 +27,8 @@ WAIT_SECONDS_MIN = 0.2
 
 async def settle_step(held: Held, step: Step) -> list[str]:
     """What the step's class allows now; a step that has ended owes a later look only. Returns the steps begun."""
+    if step.rules.waits_for is not None:
+        return await stop_children(held, step)
     tool = held.ctx.registry[step.tool_name]
     await held.resolve_account(step, tool)
     questions = await held.questions(step)

@@ -9,9 +9,10 @@ from surefoot.core.decide import answer_from_owner, ask_approval, defer, start_s
 from surefoot.core.draft import Draft
 from surefoot.core.ends import fail_step
 from surefoot.core.payloads import result_body
-from surefoot.core.state import ActionKind, Step, StepStatus
+from surefoot.core.state import ActionKind, Step, StepStatus, WaitsFor
 from surefoot.effects import Operation
 from surefoot.errors import NotAllowed, SurefootError
+from surefoot.runtime.children import go_on_with_run
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import Call, wait_call
 from surefoot.runtime.held import Held
@@ -32,7 +33,7 @@ async def start_when_ready(held: Held, step: Step) -> list[str]:
     if await _asked_again(held, step, tool):
         return []
     if step.rules.waits_for is not None:
-        return await go_on_waiting(held, step)
+        return await (go_on_with_run if step.rules.waits_for is WaitsFor.run else go_on_waiting)(held, step)
     if not await held.resolve_account(step, tool):
         await held.decide(lambda d: defer(d, step.id, policy.backoff(1, 0.5), "account_unknown"))
         return []

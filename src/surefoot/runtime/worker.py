@@ -15,6 +15,7 @@ from surefoot.core import policy
 from surefoot.core.redact import safe_error
 from surefoot.core.state import Run
 from surefoot.errors import NotFound, StoreError, SurefootError, Unreadable
+from surefoot.runtime.children import tell_parent
 from surefoot.runtime.context import Context
 from surefoot.runtime.drive import Driver
 from surefoot.runtime.handle import Handle
@@ -226,6 +227,9 @@ class Worker:
             await self._drive_failed(driver, failure)
             return
         self._failures.pop(run_id, None)
+        with contextlib.suppress(SurefootError):
+            # Told in vain, or not at all: the calling run looks by itself, later.
+            self.wake(await tell_parent(self.ctx, driver.handle.run))
         if token is not None and not driver.released:
             with contextlib.suppress(SurefootError):
                 await self.ctx.store.release(self.ctx.tenant_id, run_id, token)
@@ -305,7 +309,12 @@ class Worker:
                 driver.lose()
 
     def _look_for_stuck(self) -> None:
-        if self.unhealthy is None and any(driver.stuck for driver in self.drivers.values()):
+        stuck = any(driver.stuck for driver in self.drivers.values())
+        if self.unhealthy is not None and not stuck:
+            # A worker inside another program cannot be replaced; once its calls have ended after all, it goes on.
+            self.unhealthy = None
+            self._wake.set()
+        elif self.unhealthy is None and stuck:
             self.unhealthy = "a call does not end after its time-out"
             self.ctx.log(f"worker {self.id}: {self.unhealthy}; claiming nothing more, to be replaced")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from surefoot.core.ids import run_of_step
 from surefoot.core.state import TERMINAL, Instant, Run
 from surefoot.errors import Conflict, KeyReused, LeaseLost, NotAllowed, NotFound, RunEnded, SurefootError
 from surefoot.store.port import Append, Create
@@ -52,6 +53,7 @@ class CreateJob(Job[str]):
         if made_first is not None:
             return made_first
         self._check_conversation(tx.file)
+        self._check_parent(tx.file)
         if tx.file.value("run_exists", {"tenant_id": create.after.tenant_id, "run_id": create.after.id}):
             raise Conflict(f"run {create.after.id} exists already: mint another id")
         now = tx.clock.now()
@@ -89,6 +91,15 @@ class CreateJob(Job[str]):
                 code="conversation_busy",
                 details={"run_id": facts["run_id"]},
             )
+
+    def _check_parent(self, file: SqliteFile) -> None:
+        """Nothing begins to work for a run that has ended."""
+        run = self._create.after
+        if run.parent_step_id is None:
+            return
+        parent = run_of_step(run.parent_step_id)
+        if not file.value("run_is_open", {"tenant_id": run.tenant_id, "run_id": parent}):
+            raise RunEnded(f"{parent} has ended: nothing is started for it any more")
 
 
 def lost_guard(file: SqliteFile, append: Append, now: Instant) -> SurefootError:

@@ -1,0 +1,177 @@
+"""Calls that a run of another agent works on: wait for its end, tell of it, and stop it with the run that called it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import msgspec
+
+from surefoot.core.decide import cancel_run, defer
+from surefoot.core.draft import Draft
+from surefoot.core.ends import fail_step
+from surefoot.core.ids import run_of_step
+from surefoot.core.payloads import result_body
+from surefoot.core.state import Run, RunStatus, Step, StepStatus, WaitsFor
+from surefoot.core.values import encode_output
+from surefoot.core.waiting import answer_from_run, no_more_looks, run_has_ended
+from surefoot.errors import NotAllowed, RunEnded, StoreError
+from surefoot.runtime.context import Context
+from surefoot.runtime.deciding import handle_of
+from surefoot.runtime.execute import RESULT_BYTES_MAX, redact_json, view_json
+from surefoot.runtime.held import Held
+
+DEPTH_MAX = 5
+"""A run, a run that works for it, and so on: that many below the first."""
+POLL_SECONDS_MIN = 5.0
+POLL_SECONDS_MAX = 300.0
+"""How rarely a run looks after one that works for it. Its end is told at once; the looks are for what went wrong."""
+
+Wake = Callable[[str | None], None]
+
+
+async def go_on_with_run(held: Held, step: Step) -> list[str]:
+    """Start the run that works on this call, or look after it; its end is the call's. Returns the steps begun."""
+    ctx = held.ctx
+    try:
+        if await _depth(ctx, held.run) >= DEPTH_MAX:
+            raise NotAllowed(f"agents call agents at most {DEPTH_MAX} deep; do it yourself", code="too_deep")
+        child = await ctx.start_child(held.run, step, await held.arguments(step))
+    except RunEnded:
+        return []
+    except NotAllowed as refusal:
+        body = result_body(f"The call was not executed: {refusal}.", code=refusal.code)
+        code = refusal.code
+        return await held.decide(lambda d: _go_on(held, d, step, lambda: fail_step(d, step, code, body=body))) or []
+    end = await _end_of(ctx, child) if child.ended else None
+
+    def command(d: Draft) -> list[str]:
+        def go_on() -> None:
+            if end is None:
+                defer(d, step.id, _poll_seconds(d, child), "waits_for_run")
+            elif child.status is RunStatus.completed:
+                answer_from_run(d, step.id, body=end, safe_output=_view(ctx, end))
+            else:
+                fail_step(d, step, f"run_{child.status.value}", body=end)
+
+        return _go_on(held, d, step, go_on)
+
+    return await held.decide(command) or []
+
+
+def _go_on(held: Held, d: Draft, step: Step, act: Callable[[], None]) -> list[str]:
+    """`act` on the call, unless it was ended meanwhile; what can begin then begins."""
+    if d.run.ended or d.step(step.id).status is not StepStatus.pending:
+        return []
+    act()
+    return held.go_on(d)
+
+
+async def _depth(ctx: Context, run: Run) -> int:
+    depth = 0
+    while run.parent_step_id is not None and depth < DEPTH_MAX:
+        run = await ctx.store.load(ctx.tenant_id, run_of_step(run.parent_step_id))
+        depth += 1
+    return depth
+
+
+def _poll_seconds(d: Draft, child: Run) -> float:
+    """The longer it has worked, the more rarely it is looked after: a wait of days is a handful of lines."""
+    return min(max(d.at.mono - child.started.mono, POLL_SECONDS_MIN), POLL_SECONDS_MAX)
+
+
+async def _end_of(ctx: Context, child: Run) -> bytes:
+    """What the calling model is told: the result, or why there is none."""
+    row = await ctx.store.run(ctx.tenant_id, child.id)
+    if child.status is RunStatus.completed:
+        value: object = msgspec.json.decode(row.result or b"null")
+        if isinstance(value, dict) and value.keys() == {"text"}:
+            value = value["text"]
+        data, notes = encode_output(value, RESULT_BYTES_MAX)
+        content: object = msgspec.Raw(data) if not notes else {"output": msgspec.Raw(data), "notes": notes}
+        return redact_json(ctx.redactor, result_body(content))
+    why = "was cancelled" if child.status is RunStatus.cancelled else f"failed ({child.error_code})"
+    text = f"The run that worked on this {why}. What it had done until then stays done."
+    return result_body(text, code=f"run_{child.status.value}")
+
+
+def _view(ctx: Context, body: bytes) -> bytes:
+    return view_json(ctx.redactor, bytes(msgspec.json.decode(body, type=dict[str, msgspec.Raw])["content"]))
+
+
+# Telling and stopping
+
+
+async def tell_parent(ctx: Context, child: Run) -> str | None:
+    """The run has ended: the call that waits for it goes on at once. Returns the calling run's id, if there is one."""
+    step_id = child.parent_step_id
+    if step_id is None or not child.ended:
+        return None
+    parent = run_of_step(step_id)
+    handle = await handle_of(ctx, parent)
+    await handle.decide(lambda d: run_has_ended(d, step_id))
+    return parent
+
+
+async def cancel_tree(ctx: Context, run_id: str, by: str, wake: Wake) -> tuple[str, ...]:
+    """Cancel a run, then every run that works for it; the steps of all of them whose calls may have been sent.
+
+    Once the first commit stands, no further run comes to work for it. Raises RunEnded, NotFound.
+    """
+    handle = await handle_of(ctx, run_id)
+    try:
+        sent = await handle.decide(lambda d: cancel_run(d, by))
+    except RunEnded:
+        # Perhaps an earlier cancel was interrupted behind its first commit.
+        await cancel_children(ctx, run_id, by, wake)
+        raise
+    wake(run_id)
+    with contextlib.suppress(StoreError):
+        # Told in vain, or not at all: the calling run looks by itself, later.
+        wake(await tell_parent(ctx, handle.run))
+    return (*sent, *await cancel_children(ctx, run_id, by, wake))
+
+
+async def cancel_children(ctx: Context, run_id: str, by: str, wake: Wake) -> tuple[str, ...]:
+    """The same for the runs that work for it."""
+    sent: tuple[str, ...] = ()
+    for child in await ctx.store.children(ctx.tenant_id, run_id):
+        try:
+            sent += await cancel_tree(ctx, child.id, by, wake)
+        except RunEnded:
+            continue
+    return sent
+
+
+async def stop_children(held: Held, step: Step) -> list[str]:
+    """The calling run has ended: whoever cancelled it may have died before it stopped the runs that work for it."""
+    await cancel_children(held.ctx, held.run.id, held.run.id, lambda run_id: None)
+    await held.decide(lambda d: no_more_looks(d, step.id), step_id=step.id)
+    return []
+
+
+async def rests(ctx: Context, run: Run) -> bool:
+    """True where the run has ended, or nothing in it and in the runs that work for it goes on without a person."""
+    if run.ended or run.status is RunStatus.waiting_for_user:
+        return True
+    if run.status is not RunStatus.running:
+        return False
+    open_steps = [step for step in run.steps.values() if step.open_in_loop]
+    called = {step.id for step in open_steps if _at_work(step)}
+    if not called or any(s.id not in called and s.status is not StepStatus.waiting_for_approval for s in open_steps):
+        return False
+    children = {c.parent_step_id: c for c in await ctx.store.children(ctx.tenant_id, run.id)}
+    for step_id in called:
+        child = children.get(step_id)
+        if child is None or child.ended or not await rests(ctx, child):
+            return False
+    return True
+
+
+def calls_run(run: Run) -> bool:
+    """True where another run works on one of its calls."""
+    return any(_at_work(step) for step in run.steps.values())
+
+
+def _at_work(step: Step) -> bool:
+    return step.rules.waits_for is WaitsFor.run and step.status is StepStatus.pending

@@ -1,0 +1,240 @@
+"""Agents as tools: one run for one call, whose end is the call's; asked about, waited for and stopped with its caller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from surefoot import Agent, Surefoot, ask_person, sleep
+from surefoot.agent.model import ToolResultMessage
+from surefoot.agent.tools import Tool
+from surefoot.core.decide import cancel_run
+from surefoot.core.draft import Draft
+from surefoot.errors import InvalidInput, NotFound, RunEnded
+from surefoot.runtime import children
+from surefoot.runtime.deciding import handle_of
+from surefoot.snapshot import RunSnapshot
+from surefoot.testing import faults as f
+from surefoot.testing.machine import Process, When, unobserved
+from surefoot.testing.model import FakeModel, ScriptedCall, Step
+from tests.cases.rig import Sim, all_events, comment, ended, post_comment, story
+
+WAIT_SECONDS = 3_600.0
+CALL: ScriptedCall = ("writer", {"task": "Write it."})
+
+
+def named(sim: Sim, name: str, script: Sequence[Step], *tools: Tool | Agent, turns: int = 100) -> Agent:
+    model = FakeModel(script)
+    sim.models.append(model)
+    return Agent(name=name, model=model, instructions="Help.", tools=tools, turns=turns)
+
+
+def boss(sim: Sim, writer: Agent, script: Sequence[Step] = ([CALL], "thank you")) -> Agent:
+    return named(sim, "boss", script, writer)
+
+
+def results(agent: Agent) -> list[str]:
+    """What the agent's model was told by its tools, in order."""
+    model = agent.models[0]
+    assert isinstance(model, FakeModel)
+    return [message.content for message in model.requests[-1].messages if isinstance(message, ToolResultMessage)]
+
+
+async def children_of(sf: Surefoot, run_id: str) -> list[RunSnapshot]:
+    return [await sf.snapshot(run.id) for run in await sf.store.children(sf.tenant, run_id)]
+
+
+@story
+async def test_the_result_of_its_run_is_the_result_of_the_call(sim: Sim) -> None:
+    writer = named(sim, "writer", [[("sleep", {"seconds": 600})], "a poem"], sleep)
+    agent = boss(sim, writer)
+    async with sim.surefoot(agent) as sf:
+        run = await sf.start("boss", "go")
+        await sim.pass_time(60.0)
+        under_way = await sf.snapshot(run.id)
+        assert under_way.next is not None and under_way.next.what == "run"
+        assert under_way.steps[1].display.code == "tool_waiting_for_run"
+        assert sf.worker is not None and not sf.worker.drivers, "neither of the two holds a lease"
+        last = await sf.wait(run.id, timeout=WAIT_SECONDS)
+        (child,) = await children_of(sf, run.id)
+        assert last.status == child.status == "completed"
+        assert results(agent) == ["a poem"]
+        assert (child.agent, child.parent_step_id, child.created_by) == ("writer", last.steps[1].id, run.id)
+        assert child.conversation_id != run.conversation_id
+        assert last.steps[1].child_run_id == child.id and last.steps[1].attempt == 0
+        deferred = [e for e in await all_events(sf, run.id) if e.type == "step_deferred"]
+        assert len(deferred) < 12, "the longer a run works, the more rarely it is looked after"
+
+
+@story
+async def test_a_run_that_has_no_result_is_an_error_for_the_calling_model(sim: Sim) -> None:
+    asks: Step = [("ask_person", {"question": "Which?"})]
+    fails = named(sim, "writer", [asks, asks, "never"], ask_person, turns=1)
+    agent = boss(sim, fails, [[CALL], [CALL], "thank you"])
+    async with sim.surefoot(agent) as sf:
+        run = await sf.start("boss", "go")
+        asked = await sf.wait(run.id, timeout=WAIT_SECONDS)
+        await sf.answer(asked.pending_actions[0].id, "this one", by="ann")
+        asked = await sf.wait(run.id, timeout=WAIT_SECONDS)
+        assert asked.steps[1].error_code == "run_failed"
+        (question,) = asked.pending_actions
+        await sf.cancel(question.run_id)
+        last = await sf.wait(run.id, timeout=WAIT_SECONDS)
+        assert last.status == "completed", "its own budget of turns was not used by others"
+        assert [s.error_code for s in last.steps if s.type == "tool_call"] == ["run_failed", "run_cancelled"]
+        assert "turns_used_up" in results(agent)[0] and "was cancelled" in results(agent)[1]
+
+
+@story
+async def test_what_waits_for_a_person_stands_in_the_inbox_of_the_caller(sim: Sim) -> None:
+    writer = named(sim, "writer", [[comment("Hello.")], "written"], post_comment(gated=True))
+    middle = named(sim, "middle", [[CALL], "passed on"], writer)
+    agent = named(sim, "boss", [[("middle", {"task": "Have it written."})], "thank you"], middle)
+    async with sim.surefoot(agent) as sf:
+        run = await sf.start("boss", "go")
+        asked = await sf.wait(run.id, timeout=WAIT_SECONDS)
+        (action,) = asked.pending_actions
+        assert asked.waits_for_person and asked.next is not None and asked.next.what == "person"
+        assert action.kind == "approve" and action.run_id not in (run.id, asked.steps[1].child_run_id)
+        assert [row.action.id for row in await sf.actions(run_id=run.id)] == [action.id]
+        await sf.approve(action.id, by="ann")
+        last = await sf.wait(run.id, timeout=WAIT_SECONDS)
+        assert last.status == "completed" and results(agent) == ["passed on"]
+        assert sim.bodies() == ["Hello."]
+        owner = await sf.store.step_by_key(sf.tenant, sim.world.comments("acme/app", 128)[0].body.split("operation:")[1]
+                                           .split(" ")[0])  # fmt: skip
+        assert owner is not None and owner.run_id == action.run_id
+        for snapshot in (last, *await children_of(sf, run.id)):
+            assert all(s.external_resource_id is None for s in snapshot.steps), "no effect is attributed to a caller"
+
+
+@story
+async def test_a_cancel_stops_those_who_work_for_the_run_and_tells_what_they_sent(sim: Sim) -> None:
+    writer = named(sim, "writer", [[comment("Hello.")], "written"], post_comment())
+    middle = named(sim, "middle", [[CALL], "passed on"], writer)
+    agent = named(sim, "boss", [[("middle", {"task": "a"}), ("middle", {"task": "b"})], "thank you"], middle)
+    sim.fault(f.LostReply("hang"), times=None)
+    async with sim.surefoot(agent) as sf:
+        run = await sf.start("boss", "go")
+        await sim.until(lambda: len(sim.posts()) == 2)
+        sent = await sf.cancel(run.id)
+        below = await children_of(sf, run.id)
+        writers = [one for child in below for one in await children_of(sf, child.id)]
+        assert len(below) == len(writers) == 2
+        assert {one.status for one in (await sf.snapshot(run.id), *below, *writers)} == {"cancelled"}
+        assert sorted(sent) == sorted(one.steps[1].id for one in writers)
+        for one in writers:
+            await sf.wait(one.id, until=lambda s: s.steps[1].status == "succeeded", timeout=WAIT_SECONDS)
+        assert len(sim.bodies()) == 2 and len(sim.posts()) == 2, "what was sent is found, and nothing is sent"
+
+
+@story
+async def test_a_cancel_that_was_cut_off_is_finished_by_a_worker(sim: Sim) -> None:
+    writer = named(sim, "writer", [[("ask_person", {"question": "Which?"})], "written"], ask_person)
+    middle = named(sim, "middle", [[CALL], "passed on"], writer)
+    agent = named(sim, "boss", [[("middle", {"task": "a"})], "thank you"], middle)
+    sim.worker(agent)
+    async with sim.surefoot(agent, worker=False) as sf:
+        run = await sf.start("boss", "go")
+        await sf.wait(run.id, timeout=WAIT_SECONDS)
+        handle = await handle_of(sf.context, run.id)
+        await handle.decide(_cancelled)
+        (child,) = await children_of(sf, run.id)
+        (writing,) = await children_of(sf, child.id)
+        for one in (child, writing):
+            assert (await sf.wait(one.id, until=ended, timeout=WAIT_SECONDS)).status == "cancelled"
+        assert not await sf.actions(status="waiting")
+        with pytest.raises(RunEnded):
+            await sf.cancel(run.id)
+        await sf.wait(run.id, until=lambda s: s.next is None, timeout=WAIT_SECONDS)
+
+
+def _cancelled(d: Draft) -> None:
+    cancel_run(d, "ann")
+
+
+@story
+async def test_nothing_is_started_for_a_run_that_has_ended(sim: Sim) -> None:
+    """The cancel comes between the read that finds the run open and the commit of the run that would work for it."""
+    writer = named(sim, "writer", ["written"])
+    agent = boss(sim, writer)
+    async with sim.surefoot(agent) as sf:
+        create = sf.store.create
+        held: list[str] = []
+
+        async def slowly(what: object) -> object:
+            parent = getattr(what, "after").parent_step_id  # noqa: B009 - any Create
+            if parent is not None:
+                held.append(parent)
+                await sf.cancel(run.id)
+            return await create(what)  # type: ignore[arg-type]  # passed on as it came
+
+        vars(sf.store)["create"] = slowly
+        run = await sf.start("boss", "go")
+        await sf.wait(run.id, timeout=WAIT_SECONDS)
+        await sim.pass_time(60.0)
+        assert len(held) == 1 and not await children_of(sf, run.id)
+
+
+@story
+async def test_agents_call_agents_only_so_deep(sim: Sim) -> None:
+    agent = named(sim, "last", ["never"])
+    for number in range(children.DEPTH_MAX + 1):
+        agent = named(sim, f"agent{number}", [[CALL], "passed on"], agent.as_tool("writer"))
+    async with sim.surefoot(agent) as sf:
+        run = await sf.start(agent.name, "go")
+        last = await sf.wait(run.id, timeout=WAIT_SECONDS)
+        assert last.status == "completed"
+        codes = []
+        while below := await children_of(sf, last.id):
+            (last,) = below
+            codes.append(last.steps[1].error_code)
+        assert codes == [None] * (children.DEPTH_MAX - 1) + ["too_deep"]
+
+
+@story
+async def test_whichever_commit_is_a_workers_last_one_run_works_for_one_call(sim: Sim) -> None:
+    for commits in range(1, 16):
+        writer = named(sim, "writer", [[comment(f"Hello {commits}.")], "written"], post_comment(settle=1))
+        agent = boss(sim, writer)
+        run_id = await _killed_after(sim, agent, commits)
+        async with sim.surefoot(agent) as sf:
+            last = await sf.wait(run_id, timeout=WAIT_SECONDS)
+            assert last.status == "completed"
+            assert len(await children_of(sf, run_id)) == 1
+            assert sim.bodies().count(f"Hello {commits}.") == 1
+
+
+async def _killed_after(sim: Sim, agent: Agent, commits: int) -> str:
+    worker, seen = sim.worker(agent, name=f"worker {commits}"), 0
+
+    def observe(process: Process, name: str, when: When) -> None:
+        nonlocal seen
+        if process is worker and name == "commit" and when == "after":
+            seen += 1
+            if seen == commits:
+                process.kill_here()
+
+    async with sim.surefoot(agent, worker=False) as sf:
+        sim.machine.observe = observe
+        run = await sf.start("boss", f"go {commits}")
+        await sim.until(lambda: worker.dead or (seen >= 10 and worker.machine.quiet_seconds > 30))
+        sim.machine.observe = unobserved
+    worker.kill()
+    return run.id
+
+
+@story
+async def test_an_agent_is_known_with_those_among_its_tools(sim: Sim) -> None:
+    writer = named(sim, "writer.v2", ["written"])
+    agent = named(sim, "boss", ["done"], writer, writer.as_tool("second", "Another hand."))
+    assert sorted(agent.tools) == ["second", "writer_v2"] and agent.tools["second"].description == "Another hand."
+    async with sim.surefoot(agent, writer) as sf:
+        assert sorted(sf.agents) == ["boss", "writer.v2"]
+        with pytest.raises(InvalidInput):
+            await sf.perform(writer.as_tool().call(task="Write."))
+        with pytest.raises(NotFound):
+            await sf.cancel("run_none")
+    with pytest.raises(InvalidInput):
+        sim.surefoot(agent, named(sim, "writer.v2", ["other"]))

@@ -7,6 +7,7 @@ in a thread, so that leases are renewed meanwhile.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from surefoot.agent.model import Model, ModelNeedsPerson, ModelRequest, ModelResponse
@@ -54,6 +55,10 @@ class PydanticAIModel:
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """One answer to `request`. Raises ModelRetryable, ModelNeedsPerson or ModelRefused."""
         return await (await self._client()).ask(request)
+
+    async def stream(self, request: ModelRequest, emit: Callable[[str], None]) -> ModelResponse:
+        """The same, with `emit` called for each piece of its text as it comes."""
+        return await (await self._client()).ask(request, emit)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop. Those of another loop only that loop can close."""

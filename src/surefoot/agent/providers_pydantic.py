@@ -9,13 +9,12 @@ import inspect
 import json
 import math
 import os
-import traceback
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, cast
 
 from pydantic_ai import exceptions as failures
 from pydantic_ai import messages as wire
-from pydantic_ai.direct import model_request
+from pydantic_ai.direct import model_request, model_request_stream
 from pydantic_ai.models import Model as LibraryModel
 from pydantic_ai.models import ModelRequestParameters, infer_model
 from pydantic_ai.providers import Provider, infer_provider, infer_provider_class
@@ -25,7 +24,6 @@ from pydantic_ai.tools import ToolDefinition
 from surefoot.agent.model import (
     AssistantMessage,
     CallPart,
-    ModelError,
     ModelNeedsPerson,
     ModelRefused,
     ModelRequest,
@@ -38,7 +36,8 @@ from surefoot.agent.model import (
     UserMessage,
     WireMessage,
 )
-from surefoot.core.values import canonical, clean_text, cut, parse_arguments
+from surefoot.agent.providers_errors import shortened, sort_error
+from surefoot.core.values import canonical, parse_arguments
 from surefoot.effects import SecretSource
 from surefoot.errors import InvalidInput
 
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
     from openai.types.chat import ChatCompletion
     from pydantic_ai.models.openai import OpenAIChatModel
 
-SAID_CHARACTERS_MAX = 200
-"""What an error keeps of the provider's own message."""
 BLANK = "(empty message)"
 """Stands for a blank text of a user: some providers refuse every history that holds one."""
 MADE_ID = "pyd_ai_"
@@ -68,17 +65,7 @@ _KEYS: Mapping[str, str] = {
 """Where a provider's key has another name than PROVIDER_API_KEY."""
 _OPENAI = ("openai", "openai-chat", "openai-responses")
 
-Kind = Literal["quota", "key", "unknown", "rejected", "again"]
-
-_CATEGORIES: tuple[tuple[type[Exception], Kind], ...] = (
-    (failures.ModelQuotaExceededError, "quota"),
-    (failures.ModelAuthenticationError, "key"),
-    (failures.ModelNotFoundError, "unknown"),
-    (failures.ModelRequestRejectedError, "rejected"),
-    (failures.ModelRateLimitError, "again"),
-)
-_STATUSES: Mapping[int, Kind] = {401: "key", 402: "quota", 403: "key", 404: "unknown"}
-_STATUSES_AGAIN = (408, 409, 425, 429)
+Emit = Callable[[str], None]
 
 
 class _Closable(Protocol):
@@ -96,6 +83,7 @@ def load_provider(name: str) -> None:
     with contextlib.suppress(Exception):
         infer_provider_class(provider)
         importlib.import_module(f"pydantic_ai.models.{family}")
+        importlib.import_module("genai_prices")
 
 
 class ProviderClient:
@@ -115,26 +103,43 @@ class ProviderClient:
         with _needs_person(name):
             self._model = _lenient(infer_model(name, self._provider))
 
-    async def ask(self, request: ModelRequest) -> ModelResponse:
-        """One request and its answer in the words of the port."""
+    async def ask(self, request: ModelRequest, emit: Emit | None = None) -> ModelResponse:
+        """One request and its answer in the words of the port; with `emit` it is streamed, its text told on the way."""
         provider = self._name.partition(":")[0]
         key = self._secrets.get(key_name(provider))
         if self._own is not None and key is not None:
             self._own.api_key = key  # A person may have mended it since.
-        parameters = ModelRequestParameters(function_tools=[_definition(tool) for tool in request.tools])
         try:
-            answer = await model_request(
-                self._model,
-                to_library(request),
-                model_settings=self._settings(request.settings),
-                model_request_parameters=parameters,
-                # Traces of the library would hold the conversation, past redaction.
-                instrument=False,
-            )
+            answer = await (self._whole(request) if emit is None else self._streamed(request, emit))
         except Exception as error:
             # Not chained: the library's exceptions hold bodies, headers and what was asked.
             raise sort_error(error, self._name, key_name(provider), key) from None
         return from_library(answer, self._name)
+
+    async def _whole(self, request: ModelRequest) -> wire.ModelResponse:
+        return await model_request(
+            self._model,
+            to_library(request),
+            model_settings=self._settings(request.settings),
+            model_request_parameters=_parameters(request),
+            instrument=False,  # Traces of the library would hold the conversation, past redaction.
+        )
+
+    async def _streamed(self, request: ModelRequest, emit: Emit) -> wire.ModelResponse:
+        async with model_request_stream(
+            self._model,
+            to_library(request),
+            model_settings=self._settings(request.settings),
+            model_request_parameters=_parameters(request),
+            instrument=False,
+        ) as stream:
+            async for event in stream:
+                match event:
+                    case wire.PartStartEvent(part=wire.TextPart(content=text)) if text:
+                        emit(text)
+                    case wire.PartDeltaEvent(delta=wire.TextPartDelta(content_delta=text)) if text:
+                        emit(text)
+            return stream.get()
 
     async def close(self) -> None:
         """Close the connections."""
@@ -211,7 +216,7 @@ def _needs_person(name: str) -> Iterator[None]:
             f"pip install 'surefoot[models]' 'pydantic-ai-slim[{provider}]'"
         ) from None
     except Exception as error:
-        raise ModelNeedsPerson(f"{name}: the client cannot be made: {_shortened(str(error), None)}") from None
+        raise ModelNeedsPerson(f"{name}: the client cannot be made: {shortened(str(error), None)}") from None
 
 
 def _lenient(model: LibraryModel) -> LibraryModel:
@@ -296,6 +301,10 @@ def _sendable(arguments: str) -> str | dict[str, object]:
         return {wire.INVALID_JSON_KEY: arguments}
 
 
+def _parameters(request: ModelRequest) -> ModelRequestParameters:
+    return ModelRequestParameters(function_tools=[_definition(tool) for tool in request.tools])
+
+
 def _definition(tool: ToolSpec) -> ToolDefinition:
     # Strict schemas forbid defaults and optional fields, which Python signatures have.
     return ToolDefinition(
@@ -327,9 +336,17 @@ def from_library(answer: wire.ModelResponse, name: str) -> ModelResponse:
                 raise ModelRefused(f"{name}: the answer holds a part of kind {part.part_kind!r}, which is not taken")
     if answer.state != "complete" or answer.finish_reason == "error":
         raise ModelRetryable(f"{name}: the provider did not finish its answer")
-    usage = Usage(answer.usage.input_tokens, answer.usage.output_tokens)
+    usage = Usage(answer.usage.input_tokens, answer.usage.output_tokens, cost_of(answer))
     text = answer.text or str((answer.provider_details or {}).get("refusal") or "")
     return ModelResponse(text, tuple(calls), usage, _finish(answer, bool(calls)), answer.model_name or name)
+
+
+def cost_of(answer: wire.ModelResponse) -> int | None:
+    """What an answer cost, in millionths of a dollar; None where no price is known for its model."""
+    try:
+        return math.ceil(answer.cost().total_price * 1_000_000)
+    except (LookupError, ValueError, AssertionError, ImportError):
+        return None
 
 
 def _call(part: wire.ToolCallPart) -> CallPart:
@@ -353,87 +370,3 @@ def _finish(answer: wire.ModelResponse, has_calls: bool) -> str:
     if answer.finish_reason in ("length", "content_filter"):
         return answer.finish_reason
     return "tool_calls" if has_calls else "stop"
-
-
-# ---- what goes wrong
-
-
-def sort_error(error: Exception, name: str, key_name: str, key: str | None) -> ModelError:
-    """The port's error for one of the library. Its text holds the provider's short message at most, and never `key`."""
-    status = error.status_code if isinstance(error, failures.ModelHTTPError) else None
-    if isinstance(error, failures.UserError):
-        return ModelNeedsPerson(f"{name}: {_shortened(str(error), key)}")
-    if isinstance(error, failures.UnexpectedModelBehavior):
-        return ModelRetryable(f"{name}: the provider's answer could not be read")
-    if not isinstance(error, failures.ModelAPIError):
-        return ModelRetryable(f"{name}: the provider's library failed with {type(error).__name__} in {_place(error)}")
-    said = _said(error, key)
-    match _kind(error, status):
-        case "quota":
-            text = f"{name}: the account's quota or credit is used up; raise it, then try again{said}"
-            return ModelNeedsPerson(text, status=status)
-        case "key":
-            # Not the provider's words, which often quote a part of the key.
-            text = f"{name}: the provider does not take the key; check {key_name} and what it may use"
-            return ModelNeedsPerson(text, status=status)
-        case "unknown":
-            text = f"{name}: the provider knows no such model; check its name and the base URL{said}"
-            return ModelNeedsPerson(text, status=status)
-        case "rejected":
-            return ModelRefused(f"{name}: the provider refused the request{said}", status=status)
-        case "again":
-            wait = _retry_after(error)
-            return ModelRetryable(f"{name}: {_trouble(error)}{said}", retry_after=wait, status=status)
-
-
-def _kind(error: failures.ModelAPIError, status: int | None) -> Kind:
-    for category, kind in _CATEGORIES:
-        if isinstance(error, category):
-            return kind
-    if status is None or status >= 500 or status in _STATUSES_AGAIN:
-        return "again"
-    return _STATUSES.get(status, "rejected")
-
-
-def _trouble(error: failures.ModelAPIError) -> str:
-    match error:
-        case failures.ModelTimeoutError() | failures.ModelRequestTimeout():
-            return "the provider did not answer in time"
-        case failures.ModelConnectionError():
-            return "the connection to the provider failed"
-        case failures.ModelHTTPError():
-            return f"the provider cannot answer now (status {error.status_code})"
-        case _:
-            return "the provider cannot answer now"
-
-
-def _place(error: Exception) -> str:
-    """Where an exception arose, which helps without showing what its text may hold."""
-    frames = list(traceback.walk_tb(error.__traceback__))
-    frame, line = frames[-1]
-    return f"{frame.f_globals.get('__name__')}:{line}"
-
-
-def _retry_after(error: failures.ModelAPIError) -> float | None:
-    """Seconds. None for a date, which would need a clock that agrees with the provider's."""
-    headers = error.headers or {} if isinstance(error, failures.ModelHTTPError) else {}
-    for header, per_second in (("retry-after-ms", 1000), ("retry-after", 1)):
-        with contextlib.suppress(KeyError, ValueError):
-            seconds = float(headers[header]) / per_second
-            if math.isfinite(seconds) and seconds >= 0:
-                return seconds
-    return None if "retry-after" in headers else error.retry_after
-
-
-def _said(error: failures.ModelAPIError, key: str | None) -> str:
-    """The provider's short message, if its body has one in the usual place."""
-    body = error.body
-    inner = body.get("error", body) if isinstance(body, dict) else None
-    message = inner.get("message") if isinstance(inner, dict) else None
-    return f": {_shortened(message, key)}" if isinstance(message, str) and message else ""
-
-
-def _shortened(text: str, key: str | None) -> str:
-    if key:
-        text = text.replace(key, "[redacted]")
-    return cut(" ".join(clean_text(text).split()), SAID_CHARACTERS_MAX)[0]

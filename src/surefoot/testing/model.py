@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -45,7 +46,7 @@ class FakeModel:
     raised once by this object, then the answer comes. By "call" the nth call gets the nth step, whatever it asks.
 
     Raises ModelRefused for a history that OpenAI or Anthropic would refuse, and where the script has no further step.
-    `requests` keeps every request, refused ones too.
+    `requests` keeps every request, refused ones too. While somebody reads along, texts come in pieces.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class FakeModel:
     ) -> None:
         self.name = name
         self.requests: list[ModelRequest] = []
+        self.piece = 5
         self._by = by
         self._script = tuple(script)
         self._raised: Counter[int] = Counter()
@@ -71,6 +73,14 @@ class FakeModel:
             made = step(request)
             step = await made if inspect.isawaitable(made) else made
         return response_of(step, position, request, self.name)
+
+    async def stream(self, request: ModelRequest, emit: Callable[[str], None]) -> ModelResponse:
+        """The same, its text told in pieces of `piece` characters."""
+        answer = await self.complete(request)
+        for place in range(0, len(answer.text), self.piece):
+            emit(answer.text[place : place + self.piece])
+            await asyncio.sleep(0)
+        return answer
 
     def _step(self, position: int) -> Step:
         if self._by == "call":

@@ -1,0 +1,96 @@
+"""Budgets: what a run may come to is checked before each model call, and its sums are what its events say."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from surefoot import Agent, Operation, Surefoot, effects, tool
+from surefoot.agent.model import CallPart, ModelResponse, Usage
+from surefoot.core.audit import check_run
+from surefoot.core.state import Run
+from surefoot.testing.model import FakeModel
+
+WAIT_SECONDS = 30.0
+
+
+@tool(effect=effects.read)
+def look(op: Operation) -> str:
+    """Look."""
+    return "seen"
+
+
+def _turn(number: int, usage: Usage) -> ModelResponse:
+    return ModelResponse("", (CallPart(f"c{number}", "look", "{}"),), usage)
+
+
+def _agent(usage: Usage, **budgets: float) -> tuple[Agent, FakeModel]:
+    model = FakeModel([*(_turn(n, usage) for n in range(9)), ModelResponse("done", (), usage)])
+    return Agent("reader", model, "Read.", [look], **budgets), model  # type: ignore[arg-type]  # whole numbers where they belong
+
+
+async def _row(sf: Surefoot, run_id: str) -> Run:
+    """The run's row, which is what its events make."""
+    row = (await sf.store.run("default", run_id)).run
+    steps = [line.step for line in await sf.store.steps("default", run_id)]
+    assert check_run(row, steps, [], await sf.store.events("default", run_id, 0, 1000)) == []
+    return row
+
+
+@pytest.mark.parametrize(
+    ("budgets", "usage", "code", "calls"),
+    [
+        ({"tokens": 100}, Usage(30, 10), "tokens_used_up", 3),
+        ({"tokens": 80}, Usage(30, 10), "tokens_used_up", 2),
+        ({"tokens": 400}, Usage(30, 10), None, 10),
+        ({"dollars": 0.01}, Usage(1, 1, 4_000), "cost_used_up", 3),
+        ({"dollars": 0.01}, Usage(1_000, 1_000), None, 10),  # no price is known: nothing is counted
+        ({"turns": 4}, Usage(30, 10), "turns_used_up", 4),
+    ],
+)
+async def test_a_run_ends_before_the_call_that_its_budget_does_not_allow(
+    tmp_path: Path, budgets: Mapping[str, float], usage: Usage, code: str | None, calls: int
+) -> None:
+    agent, model = _agent(usage, **budgets)
+    async with Surefoot(f"sqlite:///{tmp_path}/app.db", [agent], worker=True) as sf:
+        run = await sf.wait((await sf.start("reader", "go")).id, timeout=WAIT_SECONDS)
+        assert (run.error_code, len(model.requests)) == (code, calls)
+        row = await _row(sf, run.id)
+    tokens = (row.input_tokens, row.output_tokens)
+    assert tokens == (calls * usage.input_tokens, calls * usage.output_tokens)
+    assert row.cost_microdollars == calls * (usage.cost_microdollars or 0)
+
+
+async def test_the_sums_survive_a_restart(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/app.db"
+    agent, _ = _agent(Usage(30, 10), tokens=200)
+    async with Surefoot(url, [agent], worker=True) as sf:
+        run = await sf.start("reader", "go")
+        await sf.wait(run.id, until=lambda s: len(s.steps) > 2, timeout=WAIT_SECONDS)
+    agent, _ = _agent(Usage(30, 10), tokens=200)
+    async with Surefoot(url, [agent], worker=True) as sf:
+        ended = await sf.wait(run.id, timeout=WAIT_SECONDS)
+        assert ended.error_code == "tokens_used_up"
+        assert (await _row(sf, run.id)).turns == 5
+
+
+async def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> None:
+    """Rows that were written before there were sums read as zero."""
+    url, path = f"sqlite:///{tmp_path}/app.db", tmp_path / "app.db"
+    agent, _ = _agent(Usage(30, 10), turns=1)
+    async with Surefoot(url, [agent], worker=True) as sf:
+        run = await sf.wait((await sf.start("reader", "go")).id, timeout=WAIT_SECONDS)
+    with sqlite3.connect(path) as file:
+        for table, column in [
+            ("run", "input_tokens"), ("run", "output_tokens"), ("run", "cost_microdollars"), ("run", "result_step_id"),
+            ("step", "purpose"),
+        ]:  # fmt: skip
+            file.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        file.execute("DELETE FROM schema_migration WHERE version = 3")
+    file.close()
+    async with Surefoot(url) as sf:
+        row = (await sf.store.run("default", run.id)).run
+        assert (row.input_tokens, row.result_step_id, row.error_code) == (0, None, "turns_used_up")

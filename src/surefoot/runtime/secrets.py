@@ -10,7 +10,14 @@ from surefoot.doors import Entropy
 from surefoot.errors import StoreUnavailable
 
 SECRET_BYTES = 32
-KNOWN_NAMES = ("GITHUB_TOKEN", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "SUREFOOT_SECRET", "SUREFOOT_TOKENS")
+KNOWN_NAMES = (
+    "GITHUB_TOKEN",
+    "GITHUB_APP_PRIVATE_KEY",
+    "OPENAI_API_KEY",
+    "ANTHROPIC_API_KEY",
+    "SUREFOOT_SECRET",
+    "SUREFOOT_TOKENS",
+)
 """Environment variables that are secrets whether or not a tool asks for them."""
 
 

@@ -1,4 +1,4 @@
-"""Agents as tools: one run for one call, whose end is the call's; asked about, waited for and stopped with its caller."""
+"""Agents as tools: one run for one call, whose end is the call's; asked about and stopped with its caller."""
 
 from __future__ import annotations
 

@@ -29,14 +29,20 @@ def know(agents: dict[str, Agent], agent: Agent) -> list[Tool]:
 
 
 async def child_run(
-    ctx: Context, create: Callable[[NewRun], Awaitable[Run]], run: Run, step: Step, arguments: Mapping[str, object]
+    ctx: Context,
+    create: Callable[[NewRun], Awaitable[Run]],
+    caller: Agent | None,
+    run: Run,
+    step: Step,
+    arguments: Mapping[str, object],
 ) -> Run:
     """The run that works on this call: made the first time, and the same one ever after, since its key is the call's.
 
     Raises RunEnded where the calling run has ended, NotAllowed (`unknown_agent`).
     """
-    named = ctx.registry.tools.get(step.tool_name or "")
-    agent = named.agent if isinstance(named, Tool) else None
+    # Of the calling agent's own tools: another agent may have another one under that name.
+    named = None if caller is None else caller.tools.get(step.tool_name or "")
+    agent = None if named is None else named.agent
     if not isinstance(agent, Agent):
         raise NotAllowed(f"the tool {step.tool_name} is not an agent any more", code="unknown_agent")
     task = str(arguments["task"])

@@ -60,9 +60,7 @@ class Agent:
         if history_tokens is not None and history_tokens < HISTORY_TOKENS_MIN:
             raise ValueError(f"history_tokens is at least {HISTORY_TOKENS_MIN}")
         self.name = name
-        self.models: tuple[str | Model, ...] = _models(model)
-        if not self.models:
-            raise ValueError("an agent has at least one model")
+        self.model = model
         self.instructions = instructions
         given = [one.as_tool() if isinstance(one, Agent) else one for one in tools]
         self.tools: dict[str, Tool] = {tool.name: tool for tool in given}
@@ -79,8 +77,24 @@ class Agent:
             if FINAL_RESULT in self.tools:
                 raise ValueError(f"agent {name!r} has an output: give its tool {FINAL_RESULT!r} another name")
             self.specs += (self.output.spec,)
-        names = [str(getattr(one, "name", one)) for one in self.models]
-        self.input_hash = digest(canonical([name, version, ", ".join(names), instructions]))
+
+    @property
+    def model(self) -> str | Model | Sequence[str | Model]:
+        """What was given; may be set, as tests do with a scripted model. Raises ValueError for an empty list."""
+        return self._model
+
+    @model.setter
+    def model(self, model: str | Model | Sequence[str | Model]) -> None:
+        self._model = model
+        self.models: tuple[str | Model, ...] = _models(model)
+        if not self.models:
+            raise ValueError("an agent has at least one model")
+
+    @property
+    def input_hash(self) -> str:
+        """What a model call depends on besides the conversation."""
+        names = ", ".join(str(getattr(one, "name", one)) for one in self.models)
+        return digest(canonical([self.name, self.version, names, self.instructions]))
 
     def as_tool(self, name: str | None = None, description: str | None = None) -> Tool:
         """This agent as a tool of another: each call is a run of its own, whose result is the call's.

@@ -22,8 +22,8 @@ from surefoot.agent.messages import user_body
 from surefoot.agent.model import Model
 from surefoot.agent.performing import compensations_of, performing_run, receipt_of
 from surefoot.agent.providers import resolve_model
-from surefoot.agent.starting import PERFORM, NewRun, create_run, new_id
-from surefoot.agent.texts import Texts
+from surefoot.agent.starting import PERFORM, NewRun, create_run, new_id, run_again
+from surefoot.agent.texts import TextFrame, Texts, frames
 from surefoot.agent.tools import DECLARED, Tool, ToolCall
 from surefoot.core import policy
 from surefoot.core.decide import add_message
@@ -51,7 +51,7 @@ from surefoot.runtime.worker import CAPACITY, Worker
 from surefoot.signing import KeyringSigner
 from surefoot.snapshot import RunEvent, RunSnapshot, public_event, read_snapshot
 from surefoot.store.open import open_store
-from surefoot.store.port import ActionRow, Claimed, MessageRow, Store
+from surefoot.store.port import ActionRow, Claimed, Following, MessageRow, Store
 
 T = TypeVar("T")
 EVENTS_PAGE = 500
@@ -247,7 +247,19 @@ class Surefoot(Decisions):
         def create(new: NewRun) -> Awaitable[Run]:
             return self._create(new, self._free_worker())
 
-        return await child_run(self.context, create, run, step, arguments)
+        return await child_run(self.context, create, self.agents.get(run.agent), run, step, arguments)
+
+    async def retry(self, run_id: str, *, by: str = "program") -> RunSnapshot:
+        """Take up a failed or cancelled run in a new run of its conversation, with a fresh budget and no new message.
+
+        What was settled meanwhile stands first. Said again, it is the same new run. Raises NotFound, NotAllowed
+        (`run_under_way`, `run_completed`, `conversation_moved_on`, `conversation_busy`).
+        """
+        agent = self.agents.get((await self.store.run(self.tenant, run_id)).run.agent)
+        again = await run_again(self.context, run_id, by, None if agent is None else (agent.version, agent.limits))
+        free = agent is not None and self._worker is not None and self._worker.free > 0 and self._claims
+        run = again if isinstance(again, Run) else await self._create(again, self._worker if free else None)
+        return await self.snapshot(run.id)
 
     async def _create(self, new: NewRun, worker: Worker | None) -> Run:
         before = self.store.now().mono
@@ -303,6 +315,20 @@ class Surefoot(Decisions):
                 row = await self.store.run(self.tenant, run_id)
                 if row.run.ended and row.run.event_sequence <= after:
                     return
+
+    async def texts(self, run_id: str) -> AsyncIterator[TextFrame]:
+        """The run's text as the model writes it, from its next model call on, where this process drives the run.
+
+        Frames are stored nowhere, known secrets are taken out of them, and a slow reader loses some (`missed`): the
+        message that is written down in the end replaces all of its step. Ends with the run. Raises NotFound.
+        """
+        with self._texts.reading(run_id) as reader, contextlib.closing(self.store.follow(run_id)) as following:
+            async for frame in frames(reader, lambda: self._ended(run_id, following)):
+                yield frame
+
+    async def _ended(self, run_id: str, following: Following) -> bool:
+        run = await following.changed(LOOK_AGAIN_SECONDS)
+        return (run or (await self.store.run(self.tenant, run_id)).run).ended
 
     async def messages(self, run_id: str) -> list[MessageRow]:
         """The conversation of the run, in order."""

@@ -16,7 +16,7 @@ from surefoot.core.audit import check_run
 from surefoot.errors import InvalidInput
 from surefoot.snapshot import RunSnapshot
 from surefoot.testing.histories import validate_history
-from surefoot.testing.model import FakeModel, Step
+from surefoot.testing.model import FakeModel, ScriptedCall, Step
 
 WAIT_SECONDS = 30.0
 BIG = 2512292042121000001
@@ -63,7 +63,7 @@ def shout(op: Operation, text: str) -> Receipt:
     return Receipt(resource_id=text)
 
 
-def _final(**arguments: object) -> tuple[str, dict[str, object]]:
+def _final(**arguments: object) -> ScriptedCall:
     return FINAL_RESULT, arguments
 
 
@@ -122,7 +122,8 @@ async def test_the_result_waits_for_a_person_through_a_restart_and_a_users_messa
     tmp_path: Path, speaks: bool
 ) -> None:
     url = f"sqlite:///{tmp_path}/app.db"
-    script: list[Step] = [[_final(ok=True), ("ask_person", {"question": "Sure?"})], [_final(ok=False)]]
+    sure: ScriptedCall = "ask_person", {"question": "Sure?"}
+    script: list[Step] = [[_final(ok=True), sure], [_final(ok=False)]]
 
     def agent() -> Agent:
         return Agent("judge", FakeModel(script), "Judge.", [ask_person], output=Verdict)

@@ -177,3 +177,12 @@ def test_answer_lets_a_model_be_tried_again(cli: Cli) -> None:
     answered = cli.json("actions", "answer", action_id, "stop")
     assert answered.code == 0 and answered.record()["answer"] == "stop"
     assert cli.json("runs", "watch", run_id).code == 1
+
+
+def test_a_model_that_cannot_be_called_is_tried_again(cli: Cli) -> None:
+    run_id, action_id = cli.asked("locked_out")
+    assert cli.json("actions", "answer", action_id, "try_again").record()["answer"] == "try_again"
+    cli.work("locked_out")
+    (waiting,) = cli.json("actions", "list", "--status", "waiting", "--run", run_id).records()
+    assert waiting["id"] != action_id, "called again, refused again, asked again"
+    assert cli.status(run_id) == "waiting_for_user"

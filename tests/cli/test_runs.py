@@ -139,8 +139,21 @@ def test_cancel_of_a_waiting_run_sends_nothing_and_expires_its_question(cli: Cli
     assert cli.sent == []
 
 
+def test_a_cancelled_run_is_taken_up_once(cli: Cli) -> None:
+    run_id = cli.start("talker")
+    assert cli.json("runs", "retry", run_id).error == "run_under_way"
+    cli.run("runs", "cancel", run_id)
+    again = cli.json("runs", "retry", run_id, "--by", "ann").record()
+    assert again["id"] != run_id and again["created_by"] == "ann"
+    assert f"{again['id']}  takes up {run_id}" in cli.run("runs", "retry", run_id).out
+    cli.work("talker")
+    assert cli.json("runs", "show", str(again["id"])).record()["result"] == {"text": "Hello."}
+    assert cli.json("runs", "retry", str(again["id"])).error == "run_completed"
+
+
 def test_an_unknown_run_is_refused_by_every_verb(cli: Cli) -> None:
-    for words in (("show", "run_x"), ("watch", "run_x"), ("cancel", "run_x"), ("message", "run_x", "hi")):
+    for verb, *more in (("show",), ("watch",), ("cancel",), ("retry",), ("message", "hi")):
+        words = (verb, "run_x", *more)
         answer = cli.json("runs", *words)
         assert (answer.code, answer.error) == (5, "not_found"), words
 

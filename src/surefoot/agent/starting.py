@@ -13,9 +13,9 @@ from surefoot.core.decide import propose, start_run
 from surefoot.core.draft import Draft
 from surefoot.core.evolve import begin
 from surefoot.core.ids import RANDOM_BYTES, mint
-from surefoot.core.state import Limits, Run
-from surefoot.core.values import canonical
-from surefoot.errors import InvalidInput, KeyReused
+from surefoot.core.state import Limits, Run, RunStatus
+from surefoot.core.values import canonical, digest
+from surefoot.errors import InvalidInput, KeyReused, NotAllowed
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import redact_json
 from surefoot.runtime.handle import payloads_of
@@ -94,6 +94,42 @@ async def create_run(ctx: Context, new: NewRun, lease_owner: str | None) -> tupl
     )
     made = await ctx.store.create(create)
     return made, made.id == run.id
+
+
+async def run_again(ctx: Context, run_id: str, by: str, known: tuple[str, Limits] | None) -> NewRun | Run:
+    """What takes up a failed or cancelled run: the run that did so already, or what a new one is to be.
+
+    It has no message of its own and a fresh budget: `known` is the agent's version and limits, else those of the run
+    count. Raises NotFound, NotAllowed (`run_under_way`, `run_completed`, `conversation_moved_on`), InvalidInput.
+    """
+    row = await ctx.store.run(ctx.tenant_id, run_id)
+    run, key = row.run, f"retry:{run_id}"
+    if run.kind == PERFORM:
+        raise InvalidInput("a performed call is no agent's run: perform it again with its key")
+    if not run.ended:
+        raise NotAllowed(f"run {run_id} is {run.status.value}: it goes on by itself", code="run_under_way")
+    if run.status is RunStatus.completed:
+        raise NotAllowed(f"run {run_id} is completed: start a new run in its conversation", code="run_completed")
+    position, _ = await ctx.store.conversation(ctx.tenant_id, run.conversation_id)
+    made = await ctx.store.run_of_key(ctx.tenant_id, key)
+    if made is not None:
+        return (await ctx.store.run(ctx.tenant_id, made)).run
+    if position != run.next_position:
+        raise NotAllowed(
+            f"the conversation has gone on since run {run_id}: start a new run in it", code="conversation_moved_on"
+        )
+    version, limits = known or (run.agent_version, run.limits)
+    return NewRun(
+        agent=run.agent,
+        version=version,
+        kind=run.kind,
+        limits=limits,
+        by=by,
+        key=key,
+        asked=digest(key.encode()),
+        conversation_id=run.conversation_id,
+        metadata=msgspec.json.decode(row.metadata, type=dict[str, object]),
+    )
 
 
 async def _propose(ctx: Context, draft: Draft, run: Run, call: ToolCall, business_key: str | None) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 
 import msgspec
@@ -106,3 +106,26 @@ class Texts:
             tell("", over=True)
             raise
         tell(stream.end(), over=True)
+
+
+async def frames(reader: Reader, ended: Callable[[], Coroutine[object, object, bool]]) -> AsyncIterator[TextFrame]:
+    """What the reader gets, until `ended()`, asked again and again, says so; then what is left."""
+    end: asyncio.Task[bool] | None = None
+    next_frame: asyncio.Task[None] | None = None
+    over = False
+    try:
+        while True:
+            while (frame := reader.take()) is not None:
+                yield frame
+            if over:
+                return
+            end = end or asyncio.ensure_future(ended())
+            next_frame = asyncio.ensure_future(reader.wait())
+            await asyncio.wait({end, next_frame}, return_when=asyncio.FIRST_COMPLETED)
+            next_frame.cancel()
+            if end.done():
+                over, end = end.result(), None
+    finally:
+        for task in (end, next_frame):
+            if task is not None:
+                task.cancel()

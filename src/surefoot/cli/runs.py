@@ -1,4 +1,4 @@
-"""surefoot runs: start, list, show, watch, message, cancel."""
+"""surefoot runs: start, list, show, watch, message, signal, retry, cancel."""
 
 from __future__ import annotations
 
@@ -168,6 +168,17 @@ async def signal(found: argparse.Namespace, settings: Settings, out: Output) -> 
     return DONE
 
 
+async def retry(found: argparse.Namespace, settings: Settings, out: Output) -> int:
+    """Take up a failed or cancelled run in a new run of its conversation; said again, it is the same new run."""
+    async with opened(settings, out) as sf:
+        made = await sf.retry(found.id, by=person(found))
+        run = await sf.snapshot(made.id, out.language)
+    out.document(run)
+    out.line(f"{run.id}  takes up {found.id}: {run.display.text}")
+    out.line(f"  > surefoot runs watch {run.id}")
+    return DONE
+
+
 async def cancel(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """Stop a run: from the acknowledgement on nothing is sent; says what may have been sent before."""
     async with opened(settings, out) as sf:
@@ -194,5 +205,6 @@ COMMANDS: dict[str, Command] = {
     "watch": watch,
     "message": message,
     "signal": signal,
+    "retry": retry,
     "cancel": cancel,
 }

@@ -280,6 +280,10 @@ class Store(Protocol):
         """One run. Raises NotFound."""
         ...
 
+    async def run_of_key(self, tenant_id: str, start_key: str) -> str | None:
+        """The id of the run that was made under a start key."""
+        ...
+
     async def runs(
         self, tenant_id: str, *, status: str | None, agent: str | None, before: str | None, limit: int
     ) -> list[RunRow]:

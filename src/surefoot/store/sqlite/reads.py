@@ -34,6 +34,12 @@ class SqliteReads:
         """One run. Raises NotFound."""
         return await self._read(lambda: self._read_run(self._run_row(tenant_id, run_id)))
 
+    async def run_of_key(self, tenant_id: str, start_key: str) -> str | None:
+        """The id of the run that was made under a start key."""
+        params = {"tenant_id": tenant_id, "start_key": start_key}
+        found = await self._read(lambda: self._file.one("run_by_start_key", params))
+        return None if found is None else str(found["id"])
+
     async def runs(
         self, tenant_id: str, *, status: str | None, agent: str | None, before: str | None, limit: int
     ) -> list[RunRow]:

@@ -1,16 +1,22 @@
 """surefoot: AI agents whose tools change the outside world, through crashes and lost replies, each action once.
 
 `import surefoot` loads neither pydantic nor httpx nor a model library; those come with the first call that needs them.
+Nor does it load the runtime and the store: a module that declares tools and agents is read in a moment.
 """
 
 from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
 
 from surefoot import effects, errors
 from surefoot.agent.agent import Agent
 from surefoot.agent.builtin import ask_person, sleep, wait_for_signal
 from surefoot.agent.tools import Approval, Tool, ToolCall, tool
-from surefoot.app import Surefoot, run_sync
 from surefoot.effects import Absent, Found, Operation, Receipt, Undetermined
+
+if TYPE_CHECKING:
+    from surefoot.app import Surefoot, run_sync
 
 __all__ = [
     "Absent",
@@ -31,3 +37,17 @@ __all__ = [
     "tool",
     "wait_for_signal",
 ]
+
+_OF_APP = ("Surefoot", "run_sync")
+
+
+def __getattr__(name: str) -> object:
+    if name not in _OF_APP:
+        raise AttributeError(f"module 'surefoot' has no attribute {name!r}")
+    value: object = getattr(importlib.import_module("surefoot.app"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -54,6 +54,7 @@ class StepView(msgspec.Struct, frozen=True):
     type: str
     status: str
     tool_name: str | None
+    purpose: str | None
     call_id: str | None
     attempt: int
     operation_key: str | None
@@ -312,6 +313,8 @@ def _next(row: RunRow, steps: Sequence[StepRow], now: Instant, rest: bool) -> Ne
 def step_code(step: Step, asked: bool, deferred: bool) -> str:
     """The display code of a step."""
     if step.type is StepType.model_call:
+        if step.purpose == "compact":
+            return "model_compacted"
         status = step.status.value.removesuffix("_for_approval")
         return f"model_{status if status in ('running', 'succeeded', 'failed', 'waiting') else 'pending'}"
     if step.status is StepStatus.outcome_unknown:
@@ -344,6 +347,7 @@ def _step(
         type=step.type.value,
         status=step.status.value,
         tool_name=step.tool_name,
+        purpose=step.purpose,
         call_id=step.call_id,
         attempt=step.attempt,
         operation_key=step.operation_key or None,

@@ -20,6 +20,7 @@ TEXTS: dict[str, dict[str, str]] = {
     "model_running": {"en": "Thinking", "zh-CN": "正在思考"},
     "model_waiting": {"en": "The model cannot be called: waiting for you", "zh-CN": "无法调用模型：等待您处理"},
     "model_succeeded": {"en": "Answered", "zh-CN": "已回答"},
+    "model_compacted": {"en": "Summarised the conversation so far", "zh-CN": "已总结此前的对话"},
     "model_failed": {"en": "The model call failed", "zh-CN": "模型调用失败"},
     "model_pending": {"en": "Waiting for the model", "zh-CN": "等待模型"},
     "tool_pending": {"en": "About to start: {tool}", "zh-CN": "即将开始：{tool}"},

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from surefoot import effects, errors
 from surefoot.agent.agent import Agent
 from surefoot.agent.builtin import ask_person, sleep, wait_for_signal
+from surefoot.agent.schedule import Schedule
 from surefoot.agent.tools import Approval, Tool, ToolCall, tool
 from surefoot.effects import Absent, Found, Operation, Receipt, Undetermined
 
@@ -25,6 +26,7 @@ __all__ = [
     "Found",
     "Operation",
     "Receipt",
+    "Schedule",
     "Surefoot",
     "Tool",
     "ToolCall",

@@ -22,6 +22,8 @@ from surefoot.agent.messages import user_body
 from surefoot.agent.model import Model
 from surefoot.agent.performing import compensations_of, performing_run, receipt_of
 from surefoot.agent.providers import resolve_model
+from surefoot.agent.schedule import Schedule
+from surefoot.agent.scheduling import Scheduler, agents_of, check_schedules
 from surefoot.agent.starting import PERFORM, NewRun, create_run, new_id, run_again
 from surefoot.agent.texts import TextFrame, Texts, frames
 from surefoot.agent.tools import DECLARED, Tool, ToolCall
@@ -70,8 +72,8 @@ class Surefoot(Decisions):
     """surefoot in a program: `async with Surefoot("sqlite:///app.db", agents=[reviewer], worker=True) as sf`.
 
     `store` is a URL; `tools` are further ones for `perform`; with `worker` this process drives runs, else it only
-    starts and decides (and drives what it performs itself). `secret` is the keyring (default: SUREFOOT_SECRET, or a
-    file beside the SQLite file). `doors` are for tests.
+    starts and decides (and drives what it performs itself). Workers start the runs of `schedules`. `secret` is the
+    keyring (default: SUREFOOT_SECRET, or a file beside the SQLite file). `doors` are for tests.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Surefoot(Decisions):
         agents: Iterable[Agent] = (),
         *,
         tools: Iterable[Tool] = (),
+        schedules: Iterable[Schedule] = (),
         worker: bool = False,
         tenant: str = "default",
         lease_seconds: float = policy.LEASE_SECONDS_DEFAULT,
@@ -98,6 +101,10 @@ class Surefoot(Decisions):
             self._know(agent)
         for tool in tools:
             self._registry.add(tool)
+        self._schedules = tuple(schedules)
+        for agent in agents_of(self._schedules):
+            self._know(agent)
+        check_schedules(self._schedules, self.agents)
         self._claims = worker
         self._lease_s = lease_seconds
         self._secret = secret
@@ -107,6 +114,7 @@ class Surefoot(Decisions):
         self._texts = Texts(self.redactor)
         self._ctx: Context | None = None
         self._worker: Worker | None = None
+        self._scheduler: Scheduler | None = None
 
     def _know(self, agent: Agent) -> None:
         for tool in know(self.agents, agent):
@@ -138,6 +146,8 @@ class Surefoot(Decisions):
                 self._registry.add(tool)
         if self._claims:
             await self._working()
+            self._scheduler = Scheduler(self.context, self._schedules, self.start)
+            self._scheduler.begin()
         return self
 
     def _tell(self, line: str) -> None:
@@ -153,6 +163,8 @@ class Surefoot(Decisions):
 
     async def close(self, grace_seconds: float = 10.0) -> None:
         """Let calls under way finish for `grace_seconds`, leave the rest in doubt, and close. Idempotent."""
+        if self._scheduler is not None:
+            await self._scheduler.stop()
         if self._worker is not None:
             await self._worker.stop(grace_seconds)
             self._worker = None

@@ -13,6 +13,7 @@ EXPORTS = [
     "Found",
     "Operation",
     "Receipt",
+    "Schedule",
     "Surefoot",
     "Tool",
     "ToolCall",

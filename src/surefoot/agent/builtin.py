@@ -33,6 +33,8 @@ def _question_fault(arguments: Arguments) -> str | None:
 def _schema_fault(schema: object) -> str | None:
     if schema is None:
         return None
+    if not isinstance(schema, dict):
+        return "answer_schema is a JSON schema: an object"
     from jsonschema import Draft202012Validator, SchemaError  # loaded with the first schema, not with the package
 
     try:
@@ -152,6 +154,7 @@ def check_answer(schema: object, value: object) -> None:
     """Raises InvalidInput (`answer_does_not_fit`) for an answer that does not fit the question's schema."""
     from jsonschema import Draft202012Validator
 
+    assert isinstance(schema, dict), "checked when the question was asked"
     problem = next(iter(Draft202012Validator(schema).iter_errors(value)), None)
     if problem is not None:
         raise InvalidInput(

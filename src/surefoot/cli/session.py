@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from surefoot.agent.agent import Agent
+from surefoot.agent.schedule import Schedule
 from surefoot.agent.tools import Tool
 from surefoot.app import Surefoot
 from surefoot.cli.output import Output
@@ -17,13 +18,20 @@ from surefoot.errors import InvalidInput
 
 
 def opened(
-    settings: Settings, out: Output, agents: Iterable[Agent] = (), tools: Iterable[Tool] = (), *, worker: bool = False
+    settings: Settings,
+    out: Output,
+    agents: Iterable[Agent] = (),
+    tools: Iterable[Tool] = (),
+    *,
+    schedules: Iterable[Schedule] = (),
+    worker: bool = False,
 ) -> Surefoot:
     """A Surefoot for one command, to be used in `async with`. Without `worker` it reads and decides only."""
     return Surefoot(
         settings.store,
         agents,
         tools=tools,
+        schedules=schedules,
         worker=worker,
         tenant=settings.tenant,
         lease_seconds=settings.lease_seconds,

@@ -1,4 +1,4 @@
-"""The user's file: `reviewer.py`, `package.module`, or either with `:name`; its agents and tools."""
+"""The user's file: `reviewer.py`, `package.module`, or either with `:name`; its agents, tools and schedules."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from types import ModuleType
 import msgspec
 
 from surefoot.agent.agent import Agent
+from surefoot.agent.schedule import Schedule
 from surefoot.agent.tools import Tool
 from surefoot.core.redact import Redactor
 from surefoot.errors import InvalidInput
@@ -27,6 +28,8 @@ class UserCode(msgspec.Struct, frozen=True):
     place: str
     agents: tuple[Agent, ...]
     tools: tuple[Tool, ...]
+    schedules: tuple[Schedule, ...] = ()
+    """Those of its agents."""
 
     @property
     def agent(self) -> Agent:
@@ -58,7 +61,9 @@ def load(place: str) -> UserCode:
     agents = tuple({id(a): a for a in found.values()}.values())
     # An agent's tools are configured copies: they stand before the ones that the file imported.
     own = {tool_name for agent in agents for tool_name in agent.tools}
-    return UserCode(where, agents, tuple(t for t in tools if t.name not in own))
+    names = {agent.name for agent in agents}
+    schedules = {id(v): v for v in vars(module).values() if isinstance(v, Schedule) and v.agent_name in names}
+    return UserCode(where, agents, tuple(t for t in tools if t.name not in own), tuple(schedules.values()))
 
 
 def split_place(place: str) -> tuple[str, str | None]:

@@ -39,7 +39,8 @@ def work(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     The process ends by os._exit: a call that does not end must not keep it, and its lock proves the end to others.
     """
     code = load(found.file)
-    end = asyncio.run(_work(code.agents, opened(settings, out, code.agents, code.tools, worker=True), found, out))
+    sf = opened(settings, out, code.agents, code.tools, schedules=code.schedules, worker=True)
+    end = asyncio.run(_work(code.agents, sf, found, out))
     _leave(end, out)
 
 

@@ -267,7 +267,15 @@ class Store(Protocol):
         """
         ...
 
+    async def see_schedule(self, tenant_id: str, name: str, until: float) -> None:
+        """The due times of a schedule up to this wall time were dealt with."""
+        ...
+
     # Reading
+
+    async def schedule_seen(self, tenant_id: str, name: str) -> float | None:
+        """Up to which wall time they were; None for a schedule that nobody has seen."""
+        ...
 
     async def load(self, tenant_id: str, run_id: str, step_id: str | None = None) -> Run:
         """The run with its live steps and actions, and with the step named even if it is closed (then all its actions).

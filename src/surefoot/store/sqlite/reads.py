@@ -26,6 +26,13 @@ class SqliteReads:
     _clock: Clock
     path: str
 
+    async def schedule_seen(self, tenant_id: str, name: str) -> float | None:
+        """Up to which wall time the due times of a schedule were dealt with; None for one that nobody has seen."""
+        params = {"tenant_id": tenant_id, "name": name}
+        found = await self._patiently(lambda: self._file.value("schedule_seen", params))
+        assert found is None or isinstance(found, float), "the table is STRICT"
+        return found
+
     async def load(self, tenant_id: str, run_id: str, step_id: str | None = None) -> Run:
         """The run with its live steps and actions, and with the step named. Raises NotFound."""
         return await self._read(lambda: self._load(self._run_row(tenant_id, run_id), step_id))

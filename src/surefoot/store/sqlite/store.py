@@ -222,6 +222,15 @@ class SqliteStore(SqliteReads):
 
         await self._call(write)
 
+    async def see_schedule(self, tenant_id: str, name: str, until: float) -> None:
+        """The due times of a schedule up to this wall time were dealt with."""
+
+        def write(tx: Transaction) -> None:
+            params = {"tenant_id": tenant_id, "name": name, "until": until, "wall": tx.clock.now().wall}
+            tx.file.run("schedule_put", params)
+
+        await self._call(write)
+
     # Waiting
 
     def change_count(self) -> int:

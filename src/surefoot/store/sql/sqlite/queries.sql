@@ -415,6 +415,17 @@ WHERE tenant_id = :tenant_id AND wake_at IS NOT NULL AND blocked_code IS NULL
     ))
 ORDER BY wake_at LIMIT 1
 
+-- Schedules ------------------------------------------------------------------------------------------------------------
+
+-- name: schedule_put
+-- Up to where the due times of a schedule were dealt with. The last writer counts: a start key makes each of them one run.
+INSERT INTO schedule (tenant_id, name, seen_until, created_at, updated_at) VALUES (:tenant_id, :name, :until, :wall, :wall)
+ON CONFLICT (tenant_id, name) DO UPDATE SET seen_until = excluded.seen_until, updated_at = excluded.updated_at
+
+-- name: schedule_seen
+-- Up to where they were.
+SELECT seen_until FROM schedule WHERE tenant_id = :tenant_id AND name = :name
+
 -- Workers -------------------------------------------------------------------------------------------------------------
 
 -- name: worker_put

@@ -1,0 +1,114 @@
+"""Start one run for each due time. Any number of workers may do so: the start key of a due time makes one run of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Collection, Mapping, Sequence
+from typing import Protocol
+
+from surefoot.agent.agent import Agent
+from surefoot.agent.schedule import LATE_SECONDS_MAX, Schedule, due_between, due_text, next_due
+from surefoot.core import policy
+from surefoot.core.redact import safe_error
+from surefoot.errors import InvalidInput, KeyReused
+from surefoot.runtime.context import Context
+
+POLL_SECONDS_MAX = 30.0
+"""A jump of the wall clock is noticed within this time."""
+CLOCK_SLACK_SECONDS = 60.0
+"""How far the wall clocks of workers may differ before one of them counts as having been set back."""
+
+
+class Start(Protocol):
+    """What starts a run: `Surefoot.start`."""
+
+    def __call__(
+        self, agent: str, input: str, /, *, key: str, metadata: Mapping[str, object], by: str
+    ) -> Awaitable[object]:
+        """One run for a key."""
+        ...
+
+
+def agents_of(schedules: Sequence[Schedule]) -> list[Agent]:
+    """The agents that schedules bring themselves, each once."""
+    return list({id(one.agent): one.agent for one in schedules if isinstance(one.agent, Agent)}.values())
+
+
+def check_schedules(schedules: Sequence[Schedule], agents: Collection[str]) -> None:
+    """Raises InvalidInput for two of one name, or an agent that is not known."""
+    names = [schedule.name for schedule in schedules]
+    for schedule in schedules:
+        if names.count(schedule.name) > 1:
+            raise InvalidInput(f"two schedules are called {schedule.name!r}; give one of them another name")
+        if schedule.agent_name not in agents:
+            known = ", ".join(sorted(agents)) or "none"
+            raise InvalidInput(f"schedule {schedule.name!r} is for agent {schedule.agent_name!r}; known: {known}")
+
+
+class Scheduler:
+    """Looks after schedules while a worker lives."""
+
+    def __init__(self, ctx: Context, schedules: Sequence[Schedule], start: Start) -> None:
+        self._ctx = ctx
+        self._schedules = schedules
+        self._start = start
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """From now on."""
+        if self._schedules and self._task is None:
+            self._task = asyncio.ensure_future(self._forever())
+
+    async def stop(self) -> None:
+        """Start nothing more. Idempotent."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _forever(self) -> None:
+        failures = 0
+        while True:
+            try:
+                delay = min([await self.look(schedule) for schedule in self._schedules])
+                failures = 0
+            except Exception as problem:
+                # Whatever it was: schedules that silently start nothing any more would be worse.
+                failures += 1
+                self._ctx.log(f"schedules: {safe_error(problem, self._ctx.redactor)}; looking again")
+                delay = policy.backoff(failures, self._ctx.doors.entropy.fraction(), max_s=POLL_SECONDS_MAX)
+            await self._ctx.doors.clock.sleep(min(delay, POLL_SECONDS_MAX))
+
+    async def look(self, schedule: Schedule) -> float:
+        """Start what is due of one schedule; seconds until its next due time."""
+        store, tenant = self._ctx.store, self._ctx.tenant_id
+        now = self._ctx.doors.clock.now().wall
+        seen = await store.schedule_seen(tenant, schedule.name)
+        if seen is None or seen > now + CLOCK_SLACK_SECONDS:
+            # New, or the clock was set back: from here on. What was started under a due time stays its only run.
+            await store.see_schedule(tenant, schedule.name, now)
+        else:
+            await self._start_due(schedule, seen, now)
+        return next_due(schedule, now) - now
+
+    async def _start_due(self, schedule: Schedule, seen: float, now: float) -> None:
+        due = due_between(schedule, seen, now)
+        for at in _made_up(schedule, due, now):
+            name, due_at = schedule.name, due_text(at)
+            key, by = f"schedule:{name}:{due_at}", f"schedule {name}"
+            known = {"schedule": name, "due": due_at}
+            try:
+                await self._start(schedule.agent_name, schedule.input, key=key, metadata=known, by=by)
+            except KeyReused:
+                self._ctx.log(f"{key}: a worker with another version of this schedule has started it")
+        if due:
+            # Behind the starts: whoever dies in between starts the same runs again, which changes nothing.
+            await self._ctx.store.see_schedule(self._ctx.tenant_id, schedule.name, due[-1])
+
+
+def _made_up(schedule: Schedule, due: Sequence[float], now: float) -> Sequence[float]:
+    """Those of the due times that get a run."""
+    if schedule.catch_up == "all":
+        return due
+    newest = due[-1:]
+    return [at for at in newest if schedule.catch_up == "latest" or now - at <= LATE_SECONDS_MAX]

@@ -1,0 +1,229 @@
+"""Schedules: one run for each due time, whatever befalls workers and clocks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from surefoot import Agent, Schedule, Surefoot
+from surefoot.agent.schedule import CATCH_UP_MAX, CatchUp, due_between, due_text, next_due
+from surefoot.cli.userfile import load
+from surefoot.errors import InvalidInput
+from surefoot.store.port import RunRow
+from surefoot.testing.clock import WALL_AT_START
+from surefoot.testing.machine import Process, When, unobserved
+from surefoot.testing.model import FakeModel
+from tests.cases.rig import DAY, SECRET, Sim, story
+
+BERLIN = "Europe/Berlin"
+HOUR = 3_600.0
+
+
+def wall(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def every(cron: str, timezone: str = "UTC", catch_up: CatchUp = "latest", name: str = "nightly") -> Schedule:
+    return Schedule(name, cron, "reporter", "Report.", timezone, catch_up)
+
+
+def due(schedule: Schedule, after: str, until: str) -> list[str]:
+    return [due_text(at) for at in due_between(schedule, wall(after), wall(until))]
+
+
+# Due times
+
+
+def test_the_hour_that_does_not_exist_is_due_once_behind_the_gap() -> None:
+    found = due(every("30 2 * * *", BERLIN), "2026-03-28T12:00Z", "2026-03-30T12:00Z")
+    assert found == ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]
+
+
+def test_the_hour_that_comes_twice_is_due_once() -> None:
+    found = due(every("30 2 * * *", BERLIN), "2026-10-24T12:00Z", "2026-10-26T12:00Z")
+    assert found == ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"]
+
+
+@pytest.mark.parametrize("cron", ["30 2 * * *", "0 1-4 * * *", "*/30 * * * *", "15 */2 * * *", "0 0 1 * *"])
+@pytest.mark.parametrize("timezone", ["UTC", BERLIN, "America/Sao_Paulo", "Australia/Lord_Howe"])
+@pytest.mark.parametrize("day", ["2026-03-27", "2026-10-23", "2026-04-03", "2026-10-02"])
+def test_a_pause_is_made_up_with_the_times_that_were_due_in_it(cron: str, timezone: str, day: str) -> None:
+    schedule, start = every(cron, timezone), wall(f"{day}T22:13:07Z")
+    ahead: list[float] = []
+    at = next_due(schedule, start)
+    while at <= start + 5 * DAY and len(ahead) < 400:
+        ahead.append(at)
+        at = next_due(schedule, at)
+    assert due_between(schedule, start, start + 5 * DAY) == ahead[-CATCH_UP_MAX:]
+    assert sorted(set(ahead)) == ahead
+    for moment in ahead[:5]:
+        assert due_between(schedule, moment - 1, moment) == [moment] and not due_between(schedule, moment, moment)
+
+
+def test_a_pause_of_years_costs_no_more_than_one_of_minutes() -> None:
+    found = due(every("* * * * *"), "1999-01-01T00:00Z", "2026-01-01T00:00:30Z")
+    assert len(found) == CATCH_UP_MAX and found[-1] == "2026-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"cron": "61 * * * *"}, {"cron": "* * * *"}, {"cron": "0 * * * * *"}, {"cron": "0 0 31 2 *"}, {"cron": ""},
+        {"timezone": "Mars/Olympus"}, {"timezone": ""}, {"timezone": "../etc/passwd"}, {"name": "two words"},
+        {"name": ""}, {"input": " "}, {"catch_up": "some"},
+    ],
+)  # fmt: skip
+def test_a_schedule_that_could_not_be_kept_is_refused_at_once(fault: dict[str, str]) -> None:
+    good = {"name": "a", "cron": "0 7 * * *", "agent": "reporter", "input": "Report."}
+    Schedule(**good)  # type: ignore[arg-type]  # texts throughout
+    with pytest.raises(ValueError, match="schedule"):
+        Schedule(**{**good, **fault})  # type: ignore[arg-type]  # texts throughout
+
+
+# Runs
+
+
+def reporter(sim: Sim) -> Agent:
+    model = FakeModel(["Reported."])
+    sim.models.append(model)
+    return Agent("reporter", model)
+
+
+def scheduled(sim: Sim, process: Process, *schedules: Schedule) -> Surefoot:
+    return Surefoot(
+        sim.url, [reporter(sim)], schedules=schedules, worker=True, doors=process.doors, log=sim.lines.append,
+        secret=SECRET,
+    )  # fmt: skip
+
+
+def workers(sim: Sim, count: int, *schedules: Schedule, name: str = "w") -> list[Process]:
+    """Processes that work until they are killed."""
+
+    async def main(process: Process) -> None:
+        sf = scheduled(sim, process, *schedules)
+        async with sf:
+            process.on_death.append(getattr(sf.store, "abandon"))  # noqa: B009 - of SQLite's store alone
+            await process.loop.create_future()
+
+    return [sim.machine.start(f"{name}{number}", main) for number in range(count)]
+
+
+async def runs_of(sim: Sim, count: int) -> list[RunRow]:
+    """The runs, oldest first, once all have come to rest; exactly so many."""
+    async with sim.surefoot(worker=False) as sf:
+        rows = await sf.store.runs(sf.tenant, status=None, agent=None, before=None, limit=1_000)
+        for row in rows:
+            await sf.wait(row.run.id, timeout=600.0)
+        rows = await sf.store.runs(sf.tenant, status=None, agent=None, before=None, limit=1_000)
+    assert len(rows) == count, [row.metadata for row in rows]
+    return rows[::-1]
+
+
+@story
+async def test_one_run_for_each_due_time_whatever_the_number_of_workers(sim: Sim) -> None:
+    hourly = every("0 * * * *", name="hourly")
+    workers(sim, 3, hourly, every("0 0 1 1 *", name="yearly"))
+    await sim.pass_time(6 * HOUR)
+    rows = await runs_of(sim, 6)
+    first = next_due(hourly, WALL_AT_START)
+    assert [row.metadata for row in rows] == [
+        f'{{"due":"{due_text(first + n * HOUR)}","schedule":"hourly"}}'.encode() for n in range(6)
+    ]
+    assert {row.created_by for row in rows} == {"schedule hourly"}
+    assert all(0 <= row.created_at - first - n * HOUR < HOUR for n, row in enumerate(rows))
+
+
+@pytest.mark.parametrize(("catch_up", "made_up"), [("latest", 1), ("all", 72), ("none", 0)])
+def test_after_a_pause_of_all_workers(sim: Sim, catch_up: CatchUp, made_up: int) -> None:
+    async def play() -> None:
+        hourly = every("0 * * * *", catch_up=catch_up)
+        for process in workers(sim, 1, hourly):
+            await sim.pass_time(60.0)
+            process.kill()
+        await sim.pass_time(72 * HOUR)
+        workers(sim, 2, hourly, name="later")
+        await sim.pass_time(60.0)
+        rows = await runs_of(sim, made_up)
+        if rows:
+            last = due_between(hourly, 0, sim.machine.clock.now().wall)[-1]
+            assert due_text(last).encode() in max(row.metadata for row in rows), "the newest of them"
+
+    sim.play(play)
+
+
+@story
+async def test_a_clock_that_is_set_back_makes_no_second_run(sim: Sim) -> None:
+    workers(sim, 2, every("0 * * * *"))
+    await sim.pass_time(3 * HOUR)
+    await runs_of(sim, 3)
+    sim.machine.clock.jump_wall(-2 * HOUR)
+    await sim.pass_time(2 * HOUR)
+    await runs_of(sim, 3)
+    await sim.pass_time(HOUR)
+    await runs_of(sim, 4)
+
+
+@story
+async def test_a_clock_that_is_set_forward_makes_up_one_and_goes_on_when_it_is_corrected(sim: Sim) -> None:
+    workers(sim, 2, every("0 * * * *"))
+    await sim.pass_time(HOUR)
+    await runs_of(sim, 1)
+    sim.machine.clock.jump_wall(1_000 * DAY)
+    await sim.pass_time(60.0)
+    await runs_of(sim, 2)
+    sim.machine.clock.jump_wall(-1_000 * DAY)
+    await sim.pass_time(4 * HOUR)
+    await runs_of(sim, 6)
+
+
+@story
+async def test_whichever_commit_is_a_workers_last_the_due_time_has_its_one_run(sim: Sim) -> None:
+    hourly, seen = every("0 * * * *"), 0
+
+    def observe(process: Process, name: str, when: When) -> None:
+        nonlocal seen
+        seen += name == "commit"
+        if name == "commit" and process.name.startswith("dies") and seen % 7 == 0:
+            process.kill_here()
+
+    sim.machine.observe = observe
+    for hour in range(12):
+        workers(sim, 1, hourly, name=f"dies {hour} ")
+        await sim.pass_time(HOUR)
+    sim.machine.observe = unobserved
+    await sim.pass_time(HOUR)
+    workers(sim, 1, hourly, name="last")
+    await sim.pass_time(60.0)
+    async with sim.surefoot(worker=False) as sf:
+        rows = await sf.store.runs(sf.tenant, status=None, agent=None, before=None, limit=1_000)
+    made = [row.metadata for row in rows]
+    assert len(set(made)) == len(made) >= 6, "each due time at most once, and most of them"
+    await runs_of(sim, len(made))
+
+
+@story
+async def test_schedules_are_for_agents_that_are_known(sim: Sim) -> None:
+    hourly = every("0 * * * *")
+    with pytest.raises(InvalidInput, match="reporter"):
+        Surefoot(sim.url, schedules=[hourly])
+    with pytest.raises(InvalidInput, match="two schedules"):
+        Surefoot(sim.url, [reporter(sim)], schedules=[hourly, hourly])
+    own = Schedule("own", "0 7 * * *", reporter(sim), "Report.")
+    assert sorted(Surefoot(sim.url, schedules=[own]).agents) == ["reporter"]
+
+
+def test_a_worker_finds_the_schedules_in_the_users_file(tmp_path: Path) -> None:
+    file = tmp_path / "reports.py"
+    file.write_text(
+        "from surefoot import Agent, Schedule\n"
+        "from surefoot.testing.model import FakeModel\n"
+        "reporter = Agent('reporter', FakeModel(['Reported.']))\n"
+        "other = Agent('other', FakeModel(['Done.']))\n"
+        "nightly = Schedule('nightly', '30 2 * * *', reporter, 'Report.', timezone='Europe/Berlin')\n"
+        "weekly = Schedule('weekly', '0 7 * * MON', 'other', 'Tidy up.')\n"
+    )
+    assert [s.name for s in load(str(file)).schedules] == ["nightly", "weekly"]
+    assert [s.name for s in load(f"{file}:reporter").schedules] == ["nightly"]
+    assert datetime.fromtimestamp(next_due(load(str(file)).schedules[1], 0.0), UTC).strftime("%a %H:%M") == "Mon 07:00"

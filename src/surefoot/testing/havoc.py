@@ -143,9 +143,18 @@ def _read_fault(dice: random.Random) -> f.AnyFault:
 
 
 class Havoc:
-    """Carries a plan out on a machine."""
+    """Carries a plan out on a machine, for `trouble_seconds` from the start."""
 
-    def __init__(self, plan: Plan, machine: Machine, world: World, workers: list[Supervisor]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        machine: Machine,
+        world: World,
+        workers: list[Supervisor],
+        *,
+        trouble_seconds: float = TROUBLE_SECONDS,
+    ) -> None:
+        self._trouble_seconds = trouble_seconds
         self._plan = plan
         self._machine = machine
         self._world = world
@@ -172,7 +181,7 @@ class Havoc:
             machine.after(at, partial(self._jump, seconds))
         if plan.copycat:
             self._world.on_log = self._copy
-        machine.after(TROUBLE_SECONDS, self.end)
+        machine.after(self._trouble_seconds, self.end)
         machine.observe = self._observe
         machine.network = _PlannedNetwork(plan, self._dice)
 

@@ -15,6 +15,7 @@ from typing import Self, TypedDict, Unpack
 import msgspec
 
 from surefoot.agent.agent import Agent
+from surefoot.agent.schedule import Schedule
 from surefoot.agent.tools import Tool
 from surefoot.app import Surefoot
 from surefoot.connectors import github_api, github_app
@@ -45,6 +46,7 @@ class Cast(msgspec.Struct, frozen=True):
 
     agents: Callable[[], Sequence[Agent]]
     tools: Callable[[], Sequence[Tool]] = tuple
+    schedules: Sequence[Schedule] = ()
     lease_seconds: float = LEASE_SECONDS_DEFAULT
 
 
@@ -74,6 +76,7 @@ class _Watched(Surefoot):
 
 class _Options(TypedDict):
     tools: Sequence[Tool]
+    schedules: Sequence[Schedule]
     worker: bool
     doors: Doors
     secret: str
@@ -113,6 +116,7 @@ class Stage:
             self.url,
             cast.agents(),
             tools=cast.tools(),
+            schedules=cast.schedules,
             worker=worker,
             doors=process.doors,
             secret=SECRET,

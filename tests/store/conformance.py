@@ -546,6 +546,37 @@ class Payloads:
         assert await store.same_action(TENANT, conversation, "other") is None
         assert await store.same_action(TENANT, "conv_other", "i") is None
 
+    async def test_the_calls_of_a_conversation_that_change_something(self, bench: Bench) -> None:
+        store = await bench.open()
+        story = await Story.begin(store)
+        conversation = story.run.conversation_id
+        assert await store.acted(TENANT, conversation) == []
+        await story.append(story.created(identity="i"), story.started())
+        await story.append(story.created(2))
+        (found,) = await store.acted(TENANT, conversation)
+        assert found == await store.step(TENANT, story.step_id(1)) and len(found.step.attempts) == 1
+        assert await store.acted(TENANT, "conv_other") == [] == await store.acted("other", conversation)
+
+    async def test_the_run_of_a_start_key(self, bench: Bench) -> None:
+        store = await bench.open()
+        run = await store.create(new_run(store, start_key="k"))
+        assert await store.run_of_key(TENANT, "k") == run.id
+        assert await store.run_of_key(TENANT, "other") is None and await store.run_of_key("other", "k") is None
+
+    async def test_the_sums_of_a_run_and_the_purpose_of_a_step(self, bench: Bench) -> None:
+        store = await bench.open()
+        story = await Story.begin(store)
+        await story.begin_step()
+        ended = ev.StepSucceeded(
+            story.step_id(1), attempt=1, is_result=True, input_tokens=7, output_tokens=2, cost_microdollars=5,
+            purpose="compact",
+        )  # fmt: skip
+        await story.append(ended)
+        run = await store.load(TENANT, story.run.id)
+        assert (run.input_tokens, run.output_tokens, run.cost_microdollars) == (7, 2, 5)
+        assert run.result_step_id == story.step_id(1) and await story.reloaded()
+        assert (await store.step(TENANT, story.step_id(1))).step.purpose == "compact"
+
     async def test_messages_wait_for_their_place(self, bench: Bench) -> None:
         store = await bench.open()
         story = await Story.begin(store)

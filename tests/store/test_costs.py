@@ -144,6 +144,8 @@ PLANS: Mapping[str, str] = {
     "run_by_start_key": "run_start_key (tenant_id=? AND start_key=?)",
     "conversation_facts": "run_under_way (tenant_id=? AND conversation_id=?)",
     "step_same_action": "step_same_action (tenant_id=? AND conversation_id=? AND identity_hash=?)",
+    "steps_acted": "step_same_action (tenant_id=? AND conversation_id=? AND identity_hash>?)",
+    "runs_of_parent": "run_children (tenant_id=? AND parent_run_id=?)",
     "events_after": "sqlite_autoindex_event_1 (tenant_id=? AND run_id=? AND sequence>?)",
     "messages_placed": "sqlite_autoindex_message_2 (tenant_id=? AND conversation_id=? AND position>?)",
     "messages_queued": "sqlite_autoindex_message_2 (tenant_id=? AND conversation_id=? AND position=?)",

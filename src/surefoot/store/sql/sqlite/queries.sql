@@ -545,7 +545,7 @@ WHERE tenant_id = :tenant_id AND conversation_id = :conversation_id AND identity
 ORDER BY id DESC LIMIT 1
 
 -- name: steps_acted
--- The calls of a conversation that change something outside: only they have an identity. By the index step_same_action.
+-- The calls of a conversation that change something outside: only they have an identity, and an index by it.
 SELECT * FROM step
 WHERE tenant_id = :tenant_id AND conversation_id = :conversation_id AND identity_hash IS NOT NULL
 ORDER BY id

@@ -470,7 +470,7 @@ SELECT * FROM run WHERE tenant_id = :tenant_id AND id = :run_id
 
 -- name: runs_of_parent
 -- The runs that work on calls of this one, oldest first.
-SELECT * FROM run WHERE tenant_id = :tenant_id AND parent_run_id = :run_id ORDER BY id
+SELECT * FROM run INDEXED BY run_children WHERE tenant_id = :tenant_id AND parent_run_id = :run_id ORDER BY id
 
 -- name: runs_list
 -- Runs, newest first.
@@ -546,7 +546,7 @@ ORDER BY id DESC LIMIT 1
 
 -- name: steps_acted
 -- The calls of a conversation that change something outside: only they have an identity, and an index by it.
-SELECT * FROM step
+SELECT * FROM step INDEXED BY step_same_action
 WHERE tenant_id = :tenant_id AND conversation_id = :conversation_id AND identity_hash IS NOT NULL
 ORDER BY id
 

@@ -123,9 +123,7 @@ def strangers_marker_accepted(patch: pytest.MonkeyPatch) -> None:
     """A hit counts whoever wrote it."""
     judge = github_lookup._Search._judge
 
-    def trusting(
-        search: github_lookup._Search, comment: github_lookup.Comment, account: Account
-    ) -> None:
+    def trusting(search: github_lookup._Search, comment: github_lookup.Comment, account: Account) -> None:
         judge(search, msgspec.structs.replace(comment, author_id=account.id), account)
 
     patch.setattr(github_lookup._Search, "_judge", trusting)

@@ -81,6 +81,6 @@ def test_many_seeds_hold() -> None:
     for result in failed:
         print(SimulationFailed(result, 2))
     share = share_completed(results)
-    print(f"{len(results)} seeds, {len(failed)} failed (rate below {3 / len(results):.1e} at 95 %), {share:.1%} completed")
+    print(f"{len(results)} seeds, {len(failed)} failed, {share:.1%} of the runs completed")
     assert failed == []
     assert share >= COMPLETED_SHARE_MIN

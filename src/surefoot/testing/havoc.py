@@ -34,6 +34,8 @@ class Plan(msgspec.Struct, frozen=True):
     kill_times: tuple[float, ...] = ()
     stops: tuple[tuple[float, float], ...] = ()
     """When a worker is stopped, and for how long."""
+    stops_at: tuple[tuple[int, float], ...] = ()
+    """At which passages of workers one is stopped, and for how long: mostly past its lease."""
     stops_before_write: tuple[tuple[int, float], ...] = ()
     """At which write a worker is stopped between its last check and the write, and for how long."""
     long_trips: tuple[tuple[int, float], ...] = ()
@@ -65,6 +67,7 @@ def draw(dice: random.Random) -> Plan:
         kills=tuple(sorted((dice.randint(5, 160), dice.random() < 0.8) for _ in some(0.6, 3))),
         kill_times=tuple(at() for _ in some(0.2, 2)),
         stops=tuple((at(), round(dice.uniform(0.5, 90.0), 3)) for _ in some(0.3, 2)),
+        stops_at=tuple((dice.randint(5, 120), round(dice.uniform(20.0, 100.0), 3)) for _ in some(0.3, 2)),
         stops_before_write=tuple((dice.randint(1, 4), round(dice.uniform(1.0, 120.0), 3)) for _ in some(0.1, 1)),
         long_trips=tuple((dice.randint(1, 5), round(dice.uniform(1.0, 200.0), 3)) for _ in some(0.15, 2)),
         terminations=tuple(at() for _ in some(0.15, 1)),
@@ -83,13 +86,15 @@ def _lost_from_sight(dice: random.Random) -> tuple[f.Rule, ...]:
     """The answer to a comment is lost, and for a while nobody can look for it."""
     lost = f.Rule(f.LostReply(dice.choice(("reset", "fin", "hang"))), "POST", _COMMENTS, nth=dice.randint(1, 2))
     seconds = round(dice.uniform(20.0, 140.0), 3)
-    return lost, f.Rule(_read_fault(dice), "GET", dice.choice(_READS[:4]), times=None, lasting=seconds)
+    status = dice.choice((403, 404, 500, 503))
+    return lost, f.Rule(f.StatusBefore(status), "GET", dice.choice(_READS[:4]), times=None, lasting=seconds)
 
 
 def _rule(dice: random.Random) -> f.Rule:
     writes = dice.random() < 0.65
     fault = _write_fault(dice) if writes else _read_fault(dice)
-    lasts = dice.random() < 0.25
+    # Whoever writes at every look would keep a listing growing faster than it is read.
+    lasts = dice.random() < 0.25 and not isinstance(fault, f.Change)
     return f.Rule(
         fault,
         method="POST" if writes else "GET",
@@ -161,6 +166,7 @@ class Havoc:
         self._workers = workers
         self._dice = random.Random(f"{machine.seed}:havoc")
         self._kills = list(plan.kills)
+        self._stops = sorted(plan.stops_at)
         self._passages = 0
         self.over = False
 
@@ -199,6 +205,9 @@ class Havoc:
             return
         if "worker" in process.name and name in HookFaults | {"commit"}:
             self._passages += 1
+            if self._stops and self._passages >= self._stops[0][0]:
+                process.say(f"is stopped at {name} {when} for {self._stops[0][1]} s")
+                process.freeze(self._stops.pop(0)[1])
             if self._kills and self._passages >= self._kills[0][0]:
                 _, proven = self._kills.pop(0)
                 process.say(f"is killed at {name} {when}{'' if proven else ', which nobody can prove'}")

@@ -8,7 +8,7 @@ import msgspec
 
 from surefoot.core import events as ev
 from surefoot.core.marker import encode_key
-from surefoot.core.state import EffectClass
+from surefoot.core.state import AttemptEnd
 from surefoot.testing import checker
 from surefoot.testing.checker import Book, Commit, Lived, Owner
 from surefoot.testing.clock import MONO_AT_START, WALL_AT_START
@@ -33,10 +33,12 @@ class Outside(msgspec.Struct, frozen=True):
     sent: Sequence[Sent]
     died: Mapping[str, float]
     """When each process ended; those that lived to the end are missing."""
-    stopped: frozenset[str]
-    """Processes that were stopped at some time."""
+    went_on: Mapping[str, float]
+    """When each process that was stopped went on for the last time."""
     one_boot: bool
     """False: times since boot were counted anew in between."""
+    doors_hold: bool
+    """False: an answer that came may have been lost between the door and the tool."""
 
 
 def judge(runs: Sequence[Lived], outside: Outside) -> list[str]:
@@ -117,14 +119,16 @@ def _absent_is_true(book: Book, outside: Outside) -> Iterator[str]:
 
 def _answers_are_kept(book: Book, outside: Outside) -> Iterator[str]:
     """A receipt that reached a worker which lived on is in the store: as an end, or as evidence."""
+    if not outside.doors_hold:
+        return
     numbers = {e.request: e for e in outside.log if isinstance(e, Received)}
     for sent in outside.sent:
         owner = book.owners.get(checker.key_of_request(numbers[sent.request]) or "") if sent.request else None
-        if owner is None or sent.answered is None or sent.process in outside.stopped:
+        if owner is None or sent.answered is None:
             continue
         made = [e for e in book.effects(encode_key(owner.step.operation_key)) if e.request == sent.request]
-        if made and _was_read(sent) and _lived_on(sent, outside) and not _mentions(owner, str(made[0].resource_id)):
-            yield f"{owner.step.operation_key}: {sent.process} was told of {made[0].resource_id}, and nothing holds it"
+        if made and _was_read(sent) and _lived_on(sent, outside) and not _is_written(owner):
+            yield f"{sent.process} was told of {made[0].resource_id} and wrote nothing down ({owner.step.id})"
 
 
 def _was_read(sent: Sent) -> bool:
@@ -135,20 +139,9 @@ def _was_read(sent: Sent) -> bool:
 
 
 def _lived_on(sent: Sent, outside: Outside) -> bool:
-    return outside.died.get(sent.process, float("inf")) > (sent.answered or 0.0) + RECORDED_WITHIN_SECONDS
+    read = max(sent.answered or 0.0, outside.went_on.get(sent.process, 0.0))
+    return outside.died.get(sent.process, float("inf")) > read + RECORDED_WITHIN_SECONDS
 
 
-def _mentions(owner: Owner, resource_id: str) -> bool:
-    for line in owner.events():
-        match line.event:
-            case ev.StepSucceeded(external_resource_id=found) | ev.ReceiptRecorded(resource_id=found):
-                known = {found}
-            case ev.EvidenceRecorded(resource_id=found) | ev.LookupAnswered(resource_id=found):
-                known = {found}
-            case ev.DuplicateDetected(resource_ids=several):
-                known = set(several)
-            case _:
-                continue
-        if resource_id in known:
-            return True
-    return owner.step.rules.effect is EffectClass.read
+def _is_written(owner: Owner) -> bool:
+    return any(attempt.end is AttemptEnd.applied for attempt in owner.step.attempts)

@@ -111,10 +111,12 @@ class Process:
     def freeze(self, seconds: float = float("inf")) -> None:
         """Stop it, as SIGSTOP does: nothing of it runs for `seconds`, its lock stays held, its bytes stay sent."""
         self.frozen_until = self.machine.clock.elapsed + seconds
-        self.machine.stopped.add(self.name)
+        self.machine.stopped[self.name] = self.frozen_until
 
     def thaw(self) -> None:
         """Let it go on."""
+        if self.frozen:
+            self.machine.stopped[self.name] = self.machine.clock.elapsed
         self.frozen_until = None
 
     def kill(self, *, proven: bool = True) -> None:
@@ -184,8 +186,8 @@ class Machine:
         self.trace: Callable[[str], None] | None = None
         self.died: dict[str, float] = {}
         """When processes ended before the story did, by name."""
-        self.stopped: set[str] = set()
-        """Processes that were stopped at some time."""
+        self.stopped: dict[str, float] = {}
+        """When processes that were stopped went on for the last time, by name."""
         self.log_length: Callable[[], int] = lambda: 0
         """How many entries the target's log has."""
         self.sent: list[Sent] = []

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from surefoot.app import Surefoot
+from surefoot.store.port import Append
+from surefoot.store.sqlite import SqliteStore
 from surefoot.testing.checker import Commit, Lived, read, stamp_commits
 from surefoot.testing.havoc import Havoc, Plan, draw
 from surefoot.testing.judge import Outside, judge
@@ -117,6 +119,7 @@ class _Story:
         return self._result(event_hash(lived, self.world), statuses)
 
     def _stamp(self, sf: Surefoot) -> None:
+        refuse_stale_tokens(sf, self.violations)
         self._commits.append(stamp_commits(sf.store, self.world.log))
 
     def _outside(self) -> Outside:
@@ -125,8 +128,9 @@ class _Story:
             commits=[commit for commits in self._commits for commit in commits],
             sent=self.machine.sent,
             died=self.machine.died,
-            stopped=frozenset(self.machine.stopped),
+            went_on=self.machine.stopped,
             one_boot=not self.plan.boots,
+            doors_hold=self.plan.door_fails == 0.0,
         )
 
     def _start(self, stage: Stage) -> list[Supervisor]:
@@ -168,6 +172,23 @@ class _Story:
 
     def _result(self, hashed: str, statuses: tuple[str, ...]) -> Simulated:
         return Simulated(self.seed, hashed, statuses, tuple(self.violations), self.machine.clock.elapsed)
+
+
+def refuse_stale_tokens(sf: Surefoot, violations: list[str]) -> None:
+    """Note each append that was written under a lease token which was an old one already when it was asked for."""
+    store = sf.store
+    assert isinstance(store, SqliteStore), "stories are played on SQLite"
+    append, file = store.append, store._file
+
+    async def watched(what: Append) -> None:
+        run = what.after
+        facts = file.one("guard_facts", {"tenant_id": run.tenant_id, "run_id": run.id})
+        await append(what)
+        if what.token is not None and facts is not None and facts["lease_token"] != what.token:
+            kinds = ", ".join(sorted({type(event).__name__ for event in what.events}))
+            violations.append(f"I6: run {run.id}: {kinds} written under token {what.token}, an old one")
+
+    vars(store)["append"] = watched
 
 
 def event_hash(runs: Sequence[Lived], world: World) -> str:

@@ -32,11 +32,13 @@ class Outside(msgspec.Struct, frozen=True):
     commits: Sequence[Commit]
     sent: Sequence[Sent]
     died: Mapping[str, float]
-    """When each process ended; those that lived to the end are missing."""
+    """When each process ended; those that outlived the story are missing."""
     went_on: Mapping[str, float]
     """When each process that was stopped went on for the last time."""
     one_boot: bool
     """False: times since boot were counted anew in between."""
+    over: float
+    """When the story was over."""
     doors_hold: bool
     """False: an answer that came may have been lost between the door and the tool."""
 
@@ -140,7 +142,7 @@ def _was_read(sent: Sent) -> bool:
 
 def _lived_on(sent: Sent, outside: Outside) -> bool:
     read = max(sent.answered or 0.0, outside.went_on.get(sent.process, 0.0))
-    return outside.died.get(sent.process, float("inf")) > read + RECORDED_WITHIN_SECONDS
+    return outside.died.get(sent.process, outside.over) > read + RECORDED_WITHIN_SECONDS
 
 
 def _is_written(owner: Owner) -> bool:

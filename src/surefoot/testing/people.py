@@ -32,6 +32,7 @@ from surefoot.testing.world import World
 APPROVAL_SECONDS = 300.0
 THINKS_SECONDS = 20.0
 POLL_SECONDS = 2.0
+LAST_WORD_SECONDS = 35.0
 OVER = "Done."
 
 Turn = tuple[ScriptedCall, ...]
@@ -156,13 +157,19 @@ class Person:
                 await self._start_and_touch(sf)
                 for row in await sf.actions(status="waiting"):
                     await self._decide(sf, process, row)
-                if len(self._run_ids) == len(self._script.runs) and await at_rest(sf):
+                if self._dust_has_settled() and await at_rest(sf):
                     return
             except SurefootError as refusal:
                 process.say(f"is told: {refusal.code}")
             except OSError as fault:
                 process.say(f"meets {fault}")
             await process.doors.clock.sleep(POLL_SECONDS)
+
+    def _dust_has_settled(self) -> bool:
+        """Everything was started, and whoever was stopped has gone on and said what there was to say."""
+        went_on = max(self._machine.stopped.values(), default=float("-inf"))
+        started = len(self._run_ids) == len(self._script.runs)
+        return started and self._machine.clock.elapsed > went_on + LAST_WORD_SECONDS
 
     async def _start_and_touch(self, sf: Surefoot) -> None:
         now = self._machine.clock.elapsed

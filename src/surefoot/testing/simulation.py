@@ -129,6 +129,7 @@ class _Story:
             sent=self.machine.sent,
             died=self.machine.died,
             went_on=self.machine.stopped,
+            over=self.machine.clock.elapsed,
             one_boot=not self.plan.boots,
             doors_hold=self.plan.door_fails == 0.0,
         )

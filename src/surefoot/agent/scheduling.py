@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Collection, Mapping, Sequence
 from typing import Protocol
 
@@ -53,6 +54,8 @@ class Scheduler:
         self._schedules = schedules
         self._start = start
         self._task: asyncio.Task[None] | None = None
+        self._rest: dict[str, tuple[float, float]] = {}
+        """Between these wall times, by schedule, nothing is due: the last look, and the next due time."""
 
     def begin(self) -> None:
         """From now on."""
@@ -83,13 +86,18 @@ class Scheduler:
         """Start what is due of one schedule; seconds until its next due time."""
         store, tenant = self._ctx.store, self._ctx.tenant_id
         now = self._ctx.doors.clock.now().wall
+        looked, due = self._rest.get(schedule.name, (math.inf, 0.0))
+        if looked <= now < due:
+            return due - now
         seen = await store.schedule_seen(tenant, schedule.name)
         if seen is None or seen > now + CLOCK_SLACK_SECONDS:
             # New, or the clock was set back: from here on. What was started under a due time stays its only run.
             await store.see_schedule(tenant, schedule.name, now)
         else:
             await self._start_due(schedule, seen, now)
-        return next_due(schedule, now) - now
+        due = next_due(schedule, now)
+        self._rest[schedule.name] = (now, due)
+        return due - now
 
     async def _start_due(self, schedule: Schedule, seen: float, now: float) -> None:
         due = due_between(schedule, seen, now)

@@ -66,11 +66,12 @@ class ManualClock:
     async def run_for(self, seconds: float) -> None:
         """Let `seconds` pass sleeper by sleeper, so that one who wakes early may sleep and wake again in between."""
         end = self.elapsed + seconds
+        await _let_others_run()
         while (due := self.next_due()) is not None and self.elapsed + due <= end:
             self.advance(due)
-            for _ in range(100):
-                await asyncio.sleep(0)
+            await _let_others_run()
         self.advance(end - self.elapsed)
+        await _let_others_run()
 
     def jump_wall(self, seconds: float) -> None:
         """Somebody sets the wall clock, forward or back; the boot clock does not notice."""
@@ -86,3 +87,9 @@ class ManualClock:
             _, _, future = heapq.heappop(self._sleepers)
             if not future.done():
                 future.set_result(None)
+
+
+async def _let_others_run() -> None:
+    """Whoever was woken runs until it waits again, unless that takes a hundred rounds of the loop."""
+    for _ in range(100):
+        await asyncio.sleep(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import httpcore
 import msgspec
@@ -15,8 +15,8 @@ from surefoot.http_wire import Gate
 from surefoot.testing.wire import Outcome, WireRequest
 
 if TYPE_CHECKING:
-    from surefoot.doors import Clock, HttpTransport, Timed
-    from surefoot.testing.machine import Process
+    from surefoot.doors import Clock, Doors, HttpTransport, Timed
+    from surefoot.testing.clock import ManualClock
 
 
 class Trip(msgspec.Struct, frozen=True):
@@ -73,10 +73,74 @@ class RandomNetwork(Network):
         return Trip(0.001 + 0.02 * dice(), 0.001 + 0.05 * dice(), 0.001 + 0.05 * dice(), refused=dice() < self.lost)
 
 
+class Serves(Protocol):
+    """What answers requests: a World, or a double of the user's own."""
+
+    def handle(self, request: WireRequest, now: float) -> Outcome:
+        """What becomes of a request that arrives at `now`."""
+        ...
+
+
+class Wires(Protocol):
+    """The simulated machine, as the network sees it (`surefoot.testing.machine.Machine`)."""
+
+    network: Network
+    clock: ManualClock
+    sent: list[Sent]
+    under_way: int
+
+    @property
+    def target(self) -> Serves:
+        """Where requests arrive."""
+        ...
+
+    def stir(self) -> None:
+        """Something happened."""
+        ...
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        """Do something later."""
+        ...
+
+    def say(self, text: str) -> None:
+        """A line of the trace."""
+        ...
+
+    def log_length(self) -> int:
+        """Entries in the target's log."""
+        ...
+
+
+class Sender(Protocol):
+    """The simulated process that sends (`surefoot.testing.machine.Process`)."""
+
+    name: str
+    dead: bool
+    doors: Doors
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Its own event loop."""
+        ...
+
+    @property
+    def machine(self) -> Wires:
+        """Where it runs."""
+        ...
+
+    def freeze(self, seconds: float) -> None:
+        """Stop it."""
+        ...
+
+    def check_alive(self) -> None:
+        """Raises in a process that is gone."""
+        ...
+
+
 class VirtualHttp:
     """The HTTP door of one simulated process."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Sender) -> None:
         self._process = process
 
     @property
@@ -90,7 +154,7 @@ class VirtualHttp:
 
 
 class _Transport:
-    def __init__(self, process: Process, op: Timed) -> None:
+    def __init__(self, process: Sender, op: Timed) -> None:
         self._process = process
         self._op = op
         self._keeps = op.effect == "read" or op.looking
@@ -149,7 +213,7 @@ class _Transport:
         self._connected = True
 
 
-def send(process: Process, sent: Sent, trip: Trip) -> asyncio.Future[Outcome]:
+def send(process: Sender, sent: Sent, trip: Trip) -> asyncio.Future[Outcome]:
     """The bytes have left: the request arrives whatever becomes of the process. The future gets its outcome."""
     machine, wire = process.machine, sent.wire
     machine.sent.append(sent)

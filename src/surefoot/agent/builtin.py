@@ -10,9 +10,8 @@ from surefoot import effects
 from surefoot.agent.tools import DECLARED, Arguments, Tool, tool
 from surefoot.core.state import WaitsFor
 from surefoot.errors import InvalidInput
-from surefoot.runtime.questions import signal_seconds, signal_shown
+from surefoot.runtime.questions import SIGNAL_NAME_CHARACTERS_MAX, signal_name, signal_seconds, signal_shown
 from surefoot.runtime.registry import rules_of
-from surefoot.runtime.waiting import SIGNAL_NAME_CHARACTERS_MAX, signal_name
 
 SLEEP_SECONDS_MAX = 366 * 86_400.0
 QUESTION_CHARACTERS_MAX = 4_000

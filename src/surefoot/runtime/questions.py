@@ -9,10 +9,12 @@ import msgspec
 from surefoot.core.ids import mint
 from surefoot.core.payloads import Ask
 from surefoot.core.state import ActionKind, Rules, Step
+from surefoot.core.text import clean_text
 from surefoot.core.visible import visible_value
 from surefoot.doors import Doors
 from surefoot.runtime.registry import RunnableTool
 
+SIGNAL_NAME_CHARACTERS_MAX = 200
 MODEL_CHOICES = ["try_again", "stop"]
 """The answers to the question whether a model call that a person can mend is tried again."""
 
@@ -76,6 +78,11 @@ class Questions(Mapping[ActionKind, Ask]):
 def signal_shown(name: str) -> dict[str, object]:
     """What people see of a call that waits for a signal."""
     return {"text": f"Waits for the signal {name}", "signal": name}
+
+
+def signal_name(name: str) -> str:
+    """A signal's name as it is compared: under the value rule, without blanks around it."""
+    return clean_text(name).strip()
 
 
 def signal_seconds(rules: Rules, arguments: Mapping[str, object]) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from surefoot.core.decide import ask_question
 from surefoot.core.draft import Draft
 from surefoot.core.state import ActionKind, Step, StepStatus
-from surefoot.core.text import clean_text
 from surefoot.core.unread import first_unread
 from surefoot.core.values import canonical, digest
 from surefoot.core.waiting import receive_signal, take_signal
@@ -14,16 +13,10 @@ from surefoot.runtime.context import Context
 from surefoot.runtime.deciding import handle_of
 from surefoot.runtime.execute import redact_json
 from surefoot.runtime.held import Held
-from surefoot.runtime.questions import make_ask, signal_seconds, signal_shown
+from surefoot.runtime.questions import SIGNAL_NAME_CHARACTERS_MAX, make_ask, signal_name, signal_seconds, signal_shown
 
 SIGNAL_BYTES_MAX = 256 * 1024
-SIGNAL_NAME_CHARACTERS_MAX = 200
 KEY_CHARACTERS_MAX = 500
-
-
-def signal_name(name: str) -> str:
-    """A signal's name as it is compared: under the value rule, without blanks around it."""
-    return clean_text(name).strip()
 
 
 async def signal_run(ctx: Context, run_id: str, name: str, value: object, *, by: str, key: str | None) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from surefoot.core.decide import ask_question
 from surefoot.core.draft import Draft
 from surefoot.core.state import ActionKind, Step, StepStatus
+from surefoot.core.text import clean_text
 from surefoot.core.unread import first_unread
 from surefoot.core.values import canonical, digest
 from surefoot.core.waiting import receive_signal, take_signal

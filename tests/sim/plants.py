@@ -184,14 +184,14 @@ def second_result_appended(patch: pytest.MonkeyPatch) -> None:
 PLANTS: tuple[tuple[Plant, int], ...] = (
     (no_commit_before_the_call, 100),
     (lookup_error_read_as_absent, 400),
-    (no_version_check, 100),
-    (lease_by_worker_name, 200),
+    (no_version_check, 400),
+    (lease_by_worker_name, 400),
     (strangers_marker_accepted, 200),
     (settle_ignored, 200),
     (resent_without_looking, 100),
     (cancel_not_checked_at_the_intent, 400),
     (approval_not_bound_to_the_hash, 100),
-    (late_result_thrown_away, 400),
-    (second_result_appended, 400),
+    (late_result_thrown_away, 200),
+    (second_result_appended, 200),
 )
 """Each with the number of seeds, from 0 on, within which it has to be found."""

@@ -67,7 +67,7 @@ def draw(dice: random.Random) -> Plan:
         kills=tuple(sorted((dice.randint(5, 160), dice.random() < 0.8) for _ in some(0.6, 3))),
         kill_times=tuple(at() for _ in some(0.2, 2)),
         stops=tuple((at(), round(dice.uniform(0.5, 90.0), 3)) for _ in some(0.3, 2)),
-        stops_at=tuple((dice.randint(5, 120), round(dice.uniform(20.0, 100.0), 3)) for _ in some(0.3, 2)),
+        stops_at=tuple((dice.randint(5, 120), _stop_seconds(dice)) for _ in some(0.35, 2)),
         stops_before_write=tuple((dice.randint(1, 4), round(dice.uniform(1.0, 120.0), 3)) for _ in some(0.1, 1)),
         long_trips=tuple((dice.randint(1, 5), round(dice.uniform(1.0, 200.0), 3)) for _ in some(0.15, 2)),
         terminations=tuple(at() for _ in some(0.15, 1)),
@@ -80,6 +80,11 @@ def draw(dice: random.Random) -> Plan:
         copycat=dice.random() < 0.15,
         restart_seconds=round(dice.uniform(0.1, 20.0), 3),
     )
+
+
+def _stop_seconds(dice: random.Random) -> float:
+    """Long enough for others to act meanwhile; or past the lease."""
+    return round(dice.uniform(2.5, 9.0) if dice.random() < 0.4 else dice.uniform(20.0, 100.0), 3)
 
 
 def _lost_from_sight(dice: random.Random) -> tuple[f.Rule, ...]:

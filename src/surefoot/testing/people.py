@@ -45,6 +45,8 @@ class RunPlan(msgspec.Struct, frozen=True):
     turns: tuple[Turn, ...]
     starts: float = 0.0
     cancelled: float | None = None
+    cancelled_in_the_middle: bool = False
+    """Cancelled as soon as a worker is stopped in the middle of what it does."""
     message: float | None = None
 
 
@@ -73,6 +75,7 @@ def _draw_run(dice: random.Random, number: int) -> RunPlan:
         tuple(turns),
         starts=0.0 if number == 0 else round(dice.uniform(0.0, 20.0), 3),
         cancelled=round(dice.uniform(0.1, 30.0), 3) if dice.random() < 0.15 else None,
+        cancelled_in_the_middle=dice.random() < 0.2,
         message=round(dice.uniform(0.1, 60.0), 3) if dice.random() < 0.1 else None,
     )
 
@@ -180,7 +183,9 @@ class Person:
                 run = await sf.start("reviewer", plan.text, key=plan.text)
                 self._run_ids[plan.text] = run.id
             run_id = self._run_ids[plan.text]
-            if plan.cancelled is not None and now >= plan.cancelled and f"cancel {run_id}" not in self._told:
+            due = plan.cancelled is not None and now >= plan.cancelled
+            in_the_middle = plan.cancelled_in_the_middle and any(p.frozen for p in self._machine.processes)
+            if (due or in_the_middle) and f"cancel {run_id}" not in self._told:
                 await self._cancel(sf, run_id)
             if plan.message is not None and now >= plan.message and f"message {run_id}" not in self._told:
                 self._told.add(f"message {run_id}")

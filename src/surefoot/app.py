@@ -43,7 +43,7 @@ from surefoot.errors import (
 from surefoot.http import system_doors
 from surefoot.runtime.children import calls_run, cancel_tree, rests
 from surefoot.runtime.context import Context
-from surefoot.runtime.deciding import decide_about, handle_of, report_about
+from surefoot.runtime.deciding import check_key, decide_about, handle_of, report_about
 from surefoot.runtime.look import verdict_look
 from surefoot.runtime.loop import Loop, PerformLoop
 from surefoot.runtime.registry import Registry, rules_of
@@ -401,6 +401,9 @@ class Surefoot(Decisions):
         Raises KeyReused (other arguments), ApprovalPending, OutcomeUnknown, PerformFailed, InvalidInput. After
         OutcomeUnknown the step goes on being settled, here or by any worker.
         """
+        check_key(key)
+        if timeout is not None and not timeout >= 0:
+            raise InvalidInput("timeout is in seconds and not negative, or left out")
         tool = call.tool
         business = f"{tool.name}:{key}" if key is not None else tool.operation_key(call.arguments)
         run = await self._start_performing(call, business, by)

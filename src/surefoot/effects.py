@@ -5,6 +5,7 @@ The declaration is required on every tool. Where it cannot be known, `opaque` is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
@@ -104,8 +105,9 @@ def idempotent(*, key_lifetime: float | None, lookup: LookupFunction | None = No
 
     Raises ValueError for a lifetime that is not positive.
     """
-    if key_lifetime is not None and key_lifetime <= 0:
+    if key_lifetime is not None and not (math.isfinite(key_lifetime) and key_lifetime > 0):
         raise ValueError("key_lifetime is in seconds and positive, or None where the target keeps keys for ever")
+    _check_settle(settle)
     return Effect("idempotent", lookup=lookup, settle=settle, key_lifetime=key_lifetime)
 
 
@@ -116,9 +118,15 @@ def lookup(function: LookupFunction, *, settle: float = 60.0) -> Effect:
 
     Raises ValueError for a negative settle.
     """
-    if settle < 0:
-        raise ValueError("settle is in seconds and not negative")
+    if not callable(function):
+        raise TypeError("effects.lookup takes the function that searches the target; without one the class is opaque")
+    _check_settle(settle)
     return Effect("lookup", lookup=function, settle=settle)
+
+
+def _check_settle(settle: float) -> None:
+    if not (math.isfinite(settle) and settle >= 0):
+        raise ValueError("settle is in seconds, finite and not negative")
 
 
 class Operation:

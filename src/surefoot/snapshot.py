@@ -167,9 +167,15 @@ class RunEvent(msgspec.Struct, frozen=True):
     data: dict[str, object]
 
 
+LAST_WALL = 253_402_300_799.0
+"""The end of the year 9999: a later time is shown as none."""
+
+
 def iso(wall: float | None) -> str | None:
     """Seconds since 1970 as an ISO time in UTC."""
-    return None if wall is None else datetime.fromtimestamp(wall, UTC).isoformat().replace("+00:00", "Z")
+    if wall is None or not 0 <= wall < LAST_WALL:
+        return None
+    return datetime.fromtimestamp(wall, UTC).isoformat().replace("+00:00", "Z")
 
 
 def public_event(line: Recorded) -> RunEvent:

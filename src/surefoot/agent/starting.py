@@ -17,6 +17,7 @@ from surefoot.core.state import Limits, Run, RunStatus
 from surefoot.core.values import canonical, digest
 from surefoot.errors import InvalidInput, KeyReused, NotAllowed
 from surefoot.runtime.context import Context
+from surefoot.runtime.deciding import check_key
 from surefoot.runtime.execute import redact_json
 from surefoot.runtime.handle import payloads_of
 from surefoot.store.port import Create
@@ -54,6 +55,7 @@ async def create_run(ctx: Context, new: NewRun, lease_owner: str | None) -> tupl
 
     Raises KeyReused, NotFound (conversation), NotAllowed (`conversation_busy`), InvalidInput (the call).
     """
+    check_key(new.key)
     at, by = ctx.store.now(), ctx.redactor.text(new.by)
     conversation, position, queued = new.conversation_id, 0, []
     if conversation is not None:

@@ -40,6 +40,7 @@ else:
     T = TypeVar("T")
 
 TIMEOUT_SECONDS = 30.0
+TIMEOUT_SECONDS_MAX = 7 * 86_400.0
 ATTEMPTS = 8
 APPROVAL_EXPIRES_SECONDS = 604_800.0
 """Seven days."""
@@ -237,7 +238,12 @@ class Tool(msgspec.Struct, Generic[P, R], frozen=True, eq=False, kw_only=True):
     def _with_operation(
         self, function: Callable[..., object], op: Operation, arguments: Arguments
     ) -> Callable[[], object]:
-        values = accepted(function, self.bind(arguments), skip=1)
+        try:
+            bound = self.bind(arguments)
+        except InvalidInput:
+            # The parameters have changed since the call: the look gets the arguments of then, as they were sent.
+            bound = dict(arguments)
+        values = accepted(function, bound, skip=1)
         return lambda: function(op, **values)
 
     def needs_approval(self, arguments: Arguments) -> bool:
@@ -396,10 +402,10 @@ def _check_tool(tool: Tool[..., object]) -> None:
     where = f"tool {tool.name!r}"
     if _NAME.fullmatch(tool.name) is None:
         raise ValueError(f"{where}: a name has letters, digits, _ and -, at most 64, and does not begin with a digit")
-    if not tool.timeout > 0:
-        raise ValueError(f"{where}: timeout is in seconds and positive")
-    if tool.attempts < 1:
-        raise ValueError(f"{where}: attempts is at least 1")
+    if not isinstance(tool.timeout, int | float) or not 0 < tool.timeout < TIMEOUT_SECONDS_MAX:
+        raise ValueError(f"{where}: timeout is in seconds, positive and less than {TIMEOUT_SECONDS_MAX:g}")
+    if not isinstance(tool.attempts, int) or tool.attempts < 1:
+        raise ValueError(f"{where}: attempts is a whole number, at least 1")
     if not isinstance(tool.version, str) or not tool.version:
         raise TypeError(f'{where}: version is a text such as "1"')
     if inspect.isgeneratorfunction(tool.function) or inspect.isasyncgenfunction(tool.function):

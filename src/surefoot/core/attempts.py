@@ -95,7 +95,11 @@ def _without_effect(d: Draft, step: Step, attempt: int, outcome: Outcome) -> Non
         return
     others = [a for a in step.doubtful_attempts if a.number != attempt]
     again_s = outcome.again_s
-    if end is AttemptEnd.not_sent and sum(1 for a in step.attempts if a.end is end) >= policy.NOT_SENT_MAX:
+    ends = sum(1 for a in step.attempts if a.end is end)
+    if again_s is not None:
+        # A target that asks for no wait at all is not asked without end and without pause.
+        again_s = max(again_s, policy.backoff(ends, 0.0) if ends else 0.0)
+    if end is AttemptEnd.not_sent and ends >= policy.NOT_SENT_MAX:
         again_s = None
     if others and d.rules(step).effect is not EffectClass.read:
         # A refusal ends its own attempt only: what an earlier one did is still to be found out.

@@ -33,7 +33,9 @@ def careful_rules(now: Rules, then: Rules) -> Rules:
     if now.effect is then.effect or then.effect is EffectClass.read:
         return now
     if now.effect is EffectClass.read:
-        return then
+        # The code of now has no lookup to run, whatever the old one had.
+        effect = EffectClass.opaque if then.effect is EffectClass.lookup and not now.has_lookup else then.effect
+        return replace(then, effect=effect, has_lookup=now.has_lookup)
     if now.effect is EffectClass.idempotent:
         return replace(now, effect=EffectClass.lookup if now.has_lookup else EffectClass.opaque)
     return now

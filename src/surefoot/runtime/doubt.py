@@ -51,7 +51,8 @@ def _without_look(held: Held, step_id: str, questions: Questions) -> Callable[[D
             return _resent(d, step_id, start, questions)
         if doubt.action == "believe_person":
             return [step_id] if believe_person(d, step_id, start, questions) else held.go_on(d)
-        if doubt.action == "ask":
+        if doubt.action in ("ask", "look"):
+            # Without a lookup there is nothing to look with.
             ask_what_happened(d, step_id, questions)
         else:
             wait_for_doubt(d, step_id, max(doubt.delay_s, WAIT_SECONDS_MIN))

@@ -30,6 +30,8 @@ RESULT_BYTES_MAX = 256 * 1024
 """What of a result is kept for the model and the views; the rest is cut, with a note."""
 FACT_CHARACTERS_MAX = 8_000
 """The same for an id, a link or an error of a receipt."""
+RETRY_AFTER_SECONDS_DEFAULT = 60.0
+RETRY_AFTER_SECONDS_MAX = 7 * 86_400.0
 CANCEL_GRACE_SECONDS = 2.0
 """How long a call that was told to stop may take until it counts as one that does not end."""
 DOUBTFUL_REPEATS = frozenset({409, 412, 422})
@@ -53,8 +55,12 @@ class Call:
     @staticmethod
     def _in_task(function: Callable[[], object]) -> asyncio.Future[object]:
         async def run() -> object:
-            value = function()
-            return await value if inspect.isawaitable(value) else value
+            try:
+                value = function()
+                return await value if inspect.isawaitable(value) else value
+            except (SystemExit, KeyboardInterrupt) as problem:
+                # One tool does not end the worker of all the others.
+                raise RuntimeError(type(problem).__name__) from problem
 
         return asyncio.ensure_future(run())
 
@@ -76,7 +82,9 @@ class Call:
             try:
                 value = function()
             except BaseException as problem:
-                error = problem if isinstance(problem, Exception) else RuntimeError(type(problem).__name__)
+                # StopIteration cannot be carried by a future; it is what `next(...)` raises where nothing is left.
+                fits = isinstance(problem, Exception) and not isinstance(problem, StopIteration)
+                error = problem if fits else RuntimeError(type(problem).__name__)
             # A closed loop: the process is ending, the row says running, and the next worker looks.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(settle, value, error)
@@ -175,7 +183,7 @@ class Sorter:
 
     def refused(self, code: str, text: str, retry_after: float | None = None) -> Outcome:
         """The target certainly did not act."""
-        return Outcome("refused", code=code, again_s=retry_after, body=self._body(text, code))
+        return Outcome("refused", code=code, again_s=_wait_s(retry_after), body=self._body(text, code))
 
     def doubt(self, code: str, text: str = "", *, over: bool = True) -> Outcome:
         """Nobody knows."""
@@ -187,6 +195,15 @@ class Sorter:
 
     def _body(self, text: str, code: str) -> bytes:
         return result_body(f"{self._name}: {text}", code=code)
+
+
+def _wait_s(retry_after: object) -> float | None:
+    """What a tool says about when to try again, made fit: seconds, finite, from 0 to RETRY_AFTER_SECONDS_MAX."""
+    if retry_after is None:
+        return None
+    if not isinstance(retry_after, int | float) or retry_after != retry_after:
+        return RETRY_AFTER_SECONDS_DEFAULT
+    return min(max(float(retry_after), 0.0), RETRY_AFTER_SECONDS_MAX)
 
 
 def receipt_look(receipt: Receipt, redactor: Redactor, *, source: str) -> Look:
@@ -203,8 +220,8 @@ def receipt_look(receipt: Receipt, redactor: Redactor, *, source: str) -> Look:
     body = msgspec.json.encode(
         {
             "content": msgspec.Raw(safe),
-            "code": "receipt_error" if receipt.error else None,
-            "is_error": bool(receipt.error),
+            "code": "receipt_error" if receipt.error is not None else None,
+            "is_error": receipt.error is not None,
         }
     )
     return Look(

@@ -11,7 +11,7 @@ from surefoot.core.reconcile import Look
 from surefoot.core.redact import safe_error
 from surefoot.core.state import Step
 from surefoot.core.values import encode_output
-from surefoot.effects import Absent, Found, Undetermined
+from surefoot.effects import Absent, Found, Receipt, Undetermined
 from surefoot.errors import SurefootError
 from surefoot.runtime.context import LOOK_TIMEOUT_SECONDS, Context
 from surefoot.runtime.execute import Call, receipt_look, redact_json, wait_call
@@ -28,9 +28,10 @@ async def look(ctx: Context, run_id: str, step: Step, tool: RunnableTool, argume
         ctx.doors.hook("lookup", "before")
         answer = await _bounded(ctx, Call(tool.make_lookup(op, arguments), is_async=_is_async(tool)))
         ctx.doors.hook("lookup", "after")
+        verdict = verdict_look(ctx, answer, source="lookup")
     except Exception as problem:
         return _undetermined(ctx, f"exception: {safe_error(problem, ctx.redactor)}")
-    return msgspec.structs.replace(verdict_look(ctx, answer, source="lookup"), began=began)
+    return msgspec.structs.replace(verdict, began=began)
 
 
 def _is_async(tool: RunnableTool) -> bool:
@@ -52,15 +53,17 @@ async def _bounded(ctx: Context, call: Call) -> object:
 
 def verdict_look(ctx: Context, answer: object, *, source: str) -> Look:
     """A lookup's answer, or a reported one, as evidence. Anything but the three verdicts is Undetermined."""
-    if isinstance(answer, Found):
+    if isinstance(answer, Found) and isinstance(answer.receipt, Receipt):
         found = receipt_look(answer.receipt, ctx.redactor, source=source)
-        looks = [receipt_look(receipt, ctx.redactor, source=source) for receipt in answer.also]
+        # Read leniently: what was found stays found, however the rest of the verdict is made.
+        others = answer.also if isinstance(answer.also, tuple | list) else ()
+        looks = [receipt_look(other, ctx.redactor, source=source) for other in others if isinstance(other, Receipt)]
         also = tuple((other.resource_id, other.url) for other in looks if other.resource_id is not None)
         return msgspec.structs.replace(found, also=also, detail=_detail(ctx, answer.coverage))
     if isinstance(answer, Absent):
         return Look("absent", source=source, detail=_detail(ctx, answer.coverage))
     if isinstance(answer, Undetermined):
-        reason = ctx.redactor.text(answer.reason)[:200]
+        reason = ctx.redactor.text(str(answer.reason))[:200]
         return Look("undetermined", source=source, reason=reason, detail=_detail(ctx, answer.coverage))
     return _undetermined(ctx, f"the lookup answered {type(answer).__name__}, not Found, Absent or Undetermined")
 

@@ -1,0 +1,60 @@
+"""A day in one process: 200 runs that sleep, wait for signals, call agents and are cancelled, under everything else."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+
+import pytest
+
+from tests.day.play import DAY_RUNS, DAY_SECONDS, Played, play_day
+
+SEEDS = 80
+PART = 10
+PROVE_SEEDS = int(os.environ.get("SUREFOOT_DAY_SEEDS", "500"))
+PROVE_DAYS = 5
+COMPLETED_SHARE_MIN = 0.9
+SUBJECTS = (
+    "sleeps", "signals_waited_for", "signals_that_came_first", "late_signals", "refused_signals", "children", "ticks",
+    "cancels", "effects",
+)  # fmt: skip
+"""What a day is about: each has to come up, or nothing was judged."""
+
+
+def judged(days: Sequence[Played]) -> Counter[str]:
+    """What came up in them, if all of them hold and their runs get through."""
+    failed = [f"seed {day.seed}: {violation}" for day in days for violation in day.violations]
+    assert not failed, "play one again: python -m tests.day.play --seed N --trace\n" + "\n".join(failed)
+    statuses = [status for day in days for status in day.statuses]
+    assert statuses.count("completed") >= COMPLETED_SHARE_MIN * len(statuses)
+    return sum((day.seen for day in days), Counter())
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, PART))
+def test_every_small_day_holds(first: int) -> None:
+    seen = judged([play_day(seed) for seed in range(first, first + PART)])
+    assert all(seen[subject] for subject in ("sleeps", "signals_waited_for", "children", "ticks", "effects")), seen
+
+
+def test_a_day_of_200_runs_holds() -> None:
+    seen = judged([play_day(0, runs=DAY_RUNS, seconds=DAY_SECONDS)])
+    assert seen["runs"] >= DAY_RUNS and all(seen[subject] for subject in SUBJECTS), seen
+
+
+def test_the_same_seed_is_the_same_day() -> None:
+    first, again, other = play_day(4), play_day(4), play_day(5)
+    assert first == again and first.event_hash != other.event_hash
+
+
+@pytest.mark.prove
+def test_many_days_hold() -> None:
+    with ProcessPoolExecutor() as pool:
+        small = list(pool.map(play_day, range(SEEDS, SEEDS + PROVE_SEEDS), chunksize=10))
+        whole = partial(play_day, runs=DAY_RUNS, seconds=DAY_SECONDS, workers=3)
+        days = list(pool.map(whole, range(1, 1 + PROVE_DAYS)))
+    seen = judged([*small, *days])
+    print(f"{len(small)} small days and {len(days)} of {DAY_RUNS} runs hold: {dict(seen)}")
+    assert all(seen[subject] for subject in SUBJECTS), seen

@@ -1,0 +1,71 @@
+"""The day's laws find what they are there for: each bug is planted by hand, and some seed shows it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from surefoot.agent import children as starting
+from surefoot.agent.scheduling import Scheduler
+from surefoot.agent.starting import NewRun
+from surefoot.runtime import children
+from tests.day.play import play_day
+
+SEEDS = range(20)
+AFTERWARDS_SECONDS = 900.0
+"""Not to its rest, which some of the bugs keep it from: whether a law finds the bug is seen before."""
+Patch = pytest.MonkeyPatch
+
+
+def a_look_may_start_another_run(patch: Patch) -> None:
+    """Every other look at the run that works on a call takes another key."""
+    looks = itertools.count()
+
+    def new_run(**fields: object) -> NewRun:
+        key = f"{fields['key']}:{next(looks) % 2}"
+        return NewRun(**{**fields, "key": key})  # type: ignore[arg-type]  # the caller's own fields
+
+    patch.setattr(starting, "NewRun", new_run)
+
+
+def keys_of_signals_are_forgotten(patch: Patch) -> None:
+    """The same signal under the same key is another one."""
+    patch.setattr("surefoot.core.waiting.known_mark", lambda signals, key: None)
+
+
+def a_cancel_stops_at_the_run(patch: Patch) -> None:
+    """Neither the cancel nor a worker later stops the runs that work for it."""
+
+    async def nothing(*given: object) -> tuple[str, ...]:
+        return ()
+
+    patch.setattr(children, "cancel_children", nothing)
+
+
+def each_worker_starts_what_is_due(patch: Patch) -> None:
+    """A due time has no key by which it would be one run."""
+
+    class Keyless(Scheduler):
+        def __init__(self, ctx: object, schedules: object, start: Callable[..., object]) -> None:
+            super().__init__(ctx, schedules, lambda *a, **k: start(*a, **{**k, "key": None}))  # type: ignore[arg-type]  # passed on
+
+    patch.setattr("surefoot.app.Scheduler", Keyless)
+
+
+@pytest.mark.parametrize(
+    ("plant", "law"),
+    [
+        (keys_of_signals_are_forgotten, "D1"),
+        (a_look_may_start_another_run, "D3"),
+        (a_cancel_stops_at_the_run, "D4"),
+        (each_worker_starts_what_is_due, "D5"),
+    ],
+)
+def test_it_is_found(plant: Callable[[Patch], None], law: str, monkeypatch: Patch) -> None:
+    plant(monkeypatch)
+    if not any(
+        one.startswith(law) for seed in SEEDS for one in play_day(seed, afterwards=AFTERWARDS_SECONDS).violations
+    ):
+        pytest.fail(f"{law} found nothing in {len(SEEDS)} seeds")

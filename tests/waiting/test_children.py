@@ -110,6 +110,23 @@ async def test_what_waits_for_a_person_stands_in_the_inbox_of_the_caller(sim: Si
 
 
 @story
+async def test_a_person_may_have_to_approve_that_an_agent_is_called(sim: Sim) -> None:
+    writer = named(sim, "writer", ["a poem"])
+    agent = named(sim, "boss", [[CALL], [CALL], "thank you"], writer.as_tool().using(approval="always"))
+    async with sim.surefoot(agent) as sf:
+        run = await sf.start("boss", "go")
+        asked = await sf.wait(run.id, timeout=WAIT_SECONDS)
+        assert not await children_of(sf, run.id)
+        await sf.approve(asked.pending_actions[0].id, by="ann")
+        asked = await sf.wait(run.id, timeout=WAIT_SECONDS)
+        assert len(await children_of(sf, run.id)) == 1
+        await sf.reject(asked.pending_actions[0].id, by="ann")
+        last = await sf.wait(run.id, timeout=WAIT_SECONDS)
+        assert last.status == "completed" and results(agent)[0] == "a poem" and "refused" in results(agent)[1]
+        assert len(await children_of(sf, run.id)) == 1
+
+
+@story
 async def test_a_cancel_stops_those_who_work_for_the_run_and_tells_what_they_sent(sim: Sim) -> None:
     writer = named(sim, "writer", [[comment("Hello.")], "written"], post_comment())
     middle = named(sim, "middle", [[CALL], "passed on"], writer)

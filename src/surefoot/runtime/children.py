@@ -15,7 +15,7 @@ from surefoot.core.payloads import result_body
 from surefoot.core.state import Run, RunStatus, Step, StepStatus, WaitsFor
 from surefoot.core.values import encode_output
 from surefoot.core.waiting import answer_from_run, no_more_looks, run_has_ended
-from surefoot.errors import NotAllowed, RunEnded, StoreError
+from surefoot.errors import NotAllowed, RunEnded, SurefootError
 from surefoot.runtime.context import Context
 from surefoot.runtime.deciding import handle_of
 from surefoot.runtime.execute import RESULT_BYTES_MAX, redact_json, view_json
@@ -126,7 +126,7 @@ async def cancel_tree(ctx: Context, run_id: str, by: str, wake: Wake) -> tuple[s
         await cancel_children(ctx, run_id, by, wake)
         raise
     wake(run_id)
-    with contextlib.suppress(StoreError):
+    with contextlib.suppress(SurefootError):
         # Told in vain, or not at all: the calling run looks by itself, later.
         wake(await tell_parent(ctx, handle.run))
     return (*sent, *await cancel_children(ctx, run_id, by, wake))

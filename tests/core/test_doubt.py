@@ -377,7 +377,7 @@ def test_a_persons_word_is_believed_after_settle_only() -> None:
 @pytest.mark.parametrize(
     ("then", "now", "counts"),
     [
-        (EffectClass.lookup, EffectClass.read, EffectClass.lookup),
+        (EffectClass.lookup, EffectClass.read, EffectClass.opaque),
         (EffectClass.opaque, EffectClass.lookup, EffectClass.lookup),
         (EffectClass.opaque, EffectClass.idempotent, EffectClass.opaque),
         (EffectClass.read, EffectClass.opaque, EffectClass.opaque),

@@ -11,6 +11,7 @@ import sys
 
 HEAVY = {"pydantic", "pydantic_core", "pydantic_ai", "openai", "httpcore", "httpx", "httpx2", "anyio", "requests"}
 FLOOR = "import asyncio, sqlite3"
+FLOOR_SECONDS = 0.08
 EXTRA_SECONDS_MAX = 0.06
 ROUNDS = 9
 BLOCKS_MAX = 3
@@ -48,7 +49,9 @@ def _seconds(code: str) -> float:
 def _extra_seconds() -> float:
     """The median of what `import surefoot` takes more than its floor, measured in turns."""
     pairs = [(_seconds(FLOOR), _seconds(f"{FLOOR}, surefoot")) for _ in range(ROUNDS)]
-    return statistics.median(with_surefoot - floor for floor, with_surefoot in pairs)
+    extra = statistics.median(with_surefoot - floor for floor, with_surefoot in pairs)
+    # On a busy machine everything costs more: the bar belongs to one on which the floor takes FLOOR_SECONDS.
+    return extra * min(1.0, FLOOR_SECONDS / statistics.median(floor for floor, _ in pairs))
 
 
 def test_import_costs_little_more_than_asyncio_and_sqlite3() -> None:

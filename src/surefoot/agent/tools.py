@@ -403,9 +403,9 @@ def _check_tool(tool: Tool[..., object]) -> None:
     if _NAME.fullmatch(tool.name) is None:
         raise ValueError(f"{where}: a name has letters, digits, _ and -, at most 64, and does not begin with a digit")
     if not isinstance(tool.timeout, int | float) or not 0 < tool.timeout < TIMEOUT_SECONDS_MAX:
-        raise ValueError(f"{where}: timeout is in seconds, positive and less than {TIMEOUT_SECONDS_MAX:g}")
+        raise ValueError(f"{where}: timeout is in seconds and positive, and less than {TIMEOUT_SECONDS_MAX:g}")
     if not isinstance(tool.attempts, int) or tool.attempts < 1:
-        raise ValueError(f"{where}: attempts is a whole number, at least 1")
+        raise ValueError(f"{where}: attempts is at least 1, and a whole number")
     if not isinstance(tool.version, str) or not tool.version:
         raise TypeError(f'{where}: version is a text such as "1"')
     if inspect.isgeneratorfunction(tool.function) or inspect.isasyncgenfunction(tool.function):

@@ -96,7 +96,7 @@ def _without_effect(d: Draft, step: Step, attempt: int, outcome: Outcome) -> Non
     others = [a for a in step.doubtful_attempts if a.number != attempt]
     again_s = outcome.again_s
     ends = sum(1 for a in step.attempts if a.end is end)
-    if again_s is not None:
+    if again_s is not None and end is AttemptEnd.refused:
         # A target that asks for no wait at all is not asked without end and without pause.
         again_s = max(again_s, policy.backoff(ends, 0.0) if ends else 0.0)
     if end is AttemptEnd.not_sent and ends >= policy.NOT_SENT_MAX:

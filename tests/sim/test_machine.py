@@ -153,7 +153,11 @@ def test_the_plugin_gives_doubles_and_the_crash_point_proof(tmp_path: Path) -> N
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "surefoot.testing.plugin", "-p", "no:cacheprovider"]
     ended = subprocess.run(
-        [*command, str(tmp_path)], cwd=tmp_path, env={"PYTHONPATH": str(SOURCE)}, capture_output=True, text=True
+        [*command, str(tmp_path)],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(SOURCE), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from surefoot.store.migrate import migrations
 from tests.cli.rig import Answer, Cli
 
 
@@ -114,7 +115,7 @@ def test_prune_removes_what_ended_long_ago_and_nothing_else(cli: Cli) -> None:
 
 def test_db_upgrade_makes_a_store_and_refuses_a_newer_one(cli: Cli) -> None:
     made = cli.json("db", "upgrade").record()
-    assert made == {"store": str(Path(cli.folder / "surefoot.db").resolve()), "schema": 1}
+    assert made == {"store": str(Path(cli.folder / "surefoot.db").resolve()), "schema": len(migrations("sqlite"))}
     assert cli.run("db", "upgrade").code == 0
     _edit(cli, "INSERT INTO schema_migration (version, name, checksum, created_at) VALUES (99, 'later', 'x', 0)")
     for words in (("db", "upgrade"), ("runs", "list"), ("actions", "list"), ("doctor",)):

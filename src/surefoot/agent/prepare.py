@@ -21,7 +21,7 @@ from surefoot.core.state import ActionKind, EffectClass, Rules, Run, StepStatus
 from surefoot.core.values import canonical, clean_text, digest
 from surefoot.errors import InvalidInput
 from surefoot.runtime.context import Context
-from surefoot.runtime.execute import redact_json, view_json
+from surefoot.runtime.execute import redact_json, view_and_flags, view_json
 from surefoot.runtime.questions import make_ask
 from surefoot.runtime.ready import read_precondition
 from surefoot.runtime.registry import rules_of
@@ -87,12 +87,12 @@ class Preparer:
         owner, refusal = await self._owner(tool, key, input_hash)
         identity = None if tool.effect.name == "read" else tool.identity_hash(arguments)
         repeat = await self._repeat(run, identity) if key is None and identity is not None else None
-        safe_input = view_json(self._ctx.redactor, data)
+        safe_input, flags = view_and_flags(self._ctx.redactor, data)
         gate, question = None, None
         if is_question(tool):
             question = self._question(tool, arguments, safe_input)
         elif refusal is None and owner is None:
-            gate = await self._gate(run, tool, arguments, target, safe_input, repeat)
+            gate = await self._gate(run, tool, arguments, target, safe_input, flags, repeat)
         return ProposedCall(
             tool_name=tool.name,
             tool_version=tool.version,
@@ -182,13 +182,13 @@ class Preparer:
         arguments: dict[str, object],
         target: str | None,
         safe_input: bytes,
+        flags: list[str],
         repeat: str | None,
     ) -> Ask | None:
         if repeat is None and not tool.needs_approval(arguments):
             return None
         shown: dict[str, object] = {"tool_version": tool.version, "repeat": repeat is not None}
         warnings = [] if repeat is None else [repeat]
-        flags = self._ctx.redactor.patterns(safe_input.decode())[1]
         warnings += [f"The arguments hold what looks like a secret ({flag})." for flag in flags]
         if tool.precondition is not None:
             shown["precondition"] = await self._precondition(run, tool, arguments)

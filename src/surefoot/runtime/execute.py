@@ -252,7 +252,14 @@ def redact_json(redactor: Redactor, data: bytes) -> bytes:
 
 def view_json(redactor: Redactor, data: bytes) -> bytes:
     """The same with the second net over it, for rows that people read."""
-    text, flags = redactor.patterns(data.decode("utf-8", "replace"))
-    if not flags and text == data.decode("utf-8", "replace"):
-        return data
-    return msgspec.json.encode(redactor.patterns_value(msgspec.json.decode(data))[0])
+    return view_and_flags(redactor, data)[0]
+
+
+def view_and_flags(redactor: Redactor, data: bytes) -> tuple[bytes, list[str]]:
+    """The view, and the names of what in it only looked like a secret; the view itself does not hold them any more."""
+    plain = data.decode("utf-8", "replace")
+    text, flags = redactor.patterns(plain)
+    if not flags and text == plain:
+        return data, []
+    shown, flags = redactor.patterns_value(msgspec.json.decode(data))
+    return msgspec.json.encode(shown), flags

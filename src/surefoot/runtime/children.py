@@ -19,7 +19,7 @@ from surefoot.errors import NotAllowed, RunEnded, SurefootError
 from surefoot.runtime.context import Context
 from surefoot.runtime.deciding import handle_of
 from surefoot.runtime.execute import RESULT_BYTES_MAX, redact_json, view_json
-from surefoot.runtime.held import Held
+from surefoot.runtime.held import Held, refuse_step
 
 DEPTH_MAX = 5
 """A run, a run that works for it, and so on: that many below the first."""
@@ -40,9 +40,8 @@ async def go_on_with_run(held: Held, step: Step) -> list[str]:
     except RunEnded:
         return []
     except NotAllowed as refusal:
-        body = result_body(f"The call was not executed: {refusal}.", code=refusal.code)
-        code = refusal.code
-        return await held.decide(lambda d: _go_on(held, d, step, lambda: fail_step(d, step, code, body=body))) or []
+        refused = refusal
+        return await held.decide(lambda d: _go_on(held, d, step, lambda: refuse_step(d, step, refused))) or []
     end = await _end_of(ctx, child) if child.ended else None
 
     def command(d: Draft) -> list[str]:

@@ -162,7 +162,12 @@ def _try_start(d: Draft, step: Step, start: Start) -> bool:
         elif refusal.code == "time_used_up":
             fail_run(d, refusal.code)
         elif refusal.code not in _SKIPPED:
-            text = f"The call was not executed: {refusal}."
-            fail_step(d, step, refusal.code, body=result_body(text, code=refusal.code))
+            refuse_step(d, step, refusal)
         return False
     return True
+
+
+def refuse_step(d: Draft, step: Step, refusal: NotAllowed) -> None:
+    """The step may not begin: it fails without an attempt, and the model is told why."""
+    body = result_body(f"The call was not executed: {refusal}.", code=refusal.code)
+    fail_step(d, step, refusal.code, body=body)

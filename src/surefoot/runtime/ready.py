@@ -15,7 +15,7 @@ from surefoot.errors import NotAllowed, SurefootError
 from surefoot.runtime.children import go_on_with_run
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import Call, wait_call
-from surefoot.runtime.held import Held
+from surefoot.runtime.held import Held, refuse_step
 from surefoot.runtime.questions import Questions
 from surefoot.runtime.registry import RunnableTool
 from surefoot.runtime.waiting import go_on_waiting
@@ -50,8 +50,7 @@ async def start_when_ready(held: Held, step: Step) -> list[str]:
             if refusal.code in _NOT_NOW:
                 defer(d, step.id, 60.0 if refusal.code == "account_changed" else 0.5, refusal.code)
             else:
-                body = result_body(f"The call was not executed: {refusal}.", code=refusal.code)
-                fail_step(d, step, refusal.code, body=body)
+                refuse_step(d, step, refusal)
             return held.go_on(d)
         return [step.id]
 

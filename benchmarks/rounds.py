@@ -1,0 +1,119 @@
+"""Runs the programs in turn, cell by cell: A B C, then C B A, so that other work on the machine slows all of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.programs.lanes import Sample
+
+ROOT = Path(__file__).parents[1]
+BUILD = ROOT / "build" / "bench"
+"""Virtual environments of the peers and the databases under test: on the disk that is measured."""
+PROGRAM_SECONDS_MAX = 300.0
+
+
+@dataclass(frozen=True)
+class Program:
+    """One row of the table: `python -m benchmarks.programs.MODULE WHAT …` under the Python that has what it needs."""
+
+    label: str
+    module: str
+    what: str
+    python: Path = Path(sys.executable)
+
+
+FLOOR = Program("floor: two commits a step", "floors", "floor")
+GROUPED = Program("floor, grouped", "floors", "floor-grouped")
+PERFORM = Program("surefoot `perform()`", "ours", "perform")
+LOOP = Program("surefoot, whole loop", "ours", "loop")
+OURS = (FLOOR, GROUPED, PERFORM, LOOP)
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is measured. Each cell of a round makes at least so many runs, and goes on for at least so long."""
+
+    rounds: int
+    runs_min: int
+    seconds_min: float
+
+
+FULL = Effort(rounds=5, runs_min=30, seconds_min=2.0)
+QUICK = Effort(rounds=2, runs_min=3, seconds_min=0.3)
+
+Shape = tuple[int, int]
+"""Steps of a run, and runs at once."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The samples of one program in one shape, one for each round, in the order of the rounds."""
+
+    program: str
+    steps: int
+    at_once: int
+    samples: list[Sample]
+
+
+class ProgramFailed(Exception):
+    """A program under measurement ended badly; what it said is the message."""
+
+
+def fresh_folder(name: str) -> Path:
+    """An empty folder for a database."""
+    folder = BUILD / "data" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def run_program(python: Path, module: str, *words: str, timeout: float = PROGRAM_SECONDS_MAX) -> bytes:
+    """The last line that a program of benchmarks.programs prints. Raises ProgramFailed."""
+    command = [str(python), "-m", f"benchmarks.programs.{module}", *words]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment["PYTHONPATH"] = str(ROOT)
+    try:
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=timeout)
+    except subprocess.TimeoutExpired as error:
+        raise ProgramFailed(f"{module} {words[0]} was not done after {timeout:g} s") from error
+    if done.returncode != 0 or not done.stdout.strip():
+        raise ProgramFailed(f"{module} {words[0]}: {done.stderr.decode(errors='replace').strip()[-2000:]}")
+    return done.stdout.strip().splitlines()[-1]
+
+
+def sample_of(program: Program, shape: Shape, effort: Effort) -> Sample:
+    """One cell, once, on an empty database. Raises ProgramFailed."""
+    steps, at_once = shape
+    folder = fresh_folder("speed")
+    runs = max(effort.runs_min, at_once)
+    words = (program.what, str(folder), str(steps), str(at_once), str(runs), str(effort.seconds_min))
+    line = run_program(program.python, program.module, *words)
+    shutil.rmtree(folder)
+    return msgspec.json.decode(line, type=Sample)
+
+
+def measure_rounds(
+    programs: Sequence[Program], shapes: Sequence[Shape], effort: Effort, tell: Callable[[str], None]
+) -> list[Measured]:
+    """All programs in all shapes, interleaved. Raises ProgramFailed."""
+    samples: dict[tuple[Shape, Program], list[Sample]] = {
+        (shape, program): [] for shape in shapes for program in programs
+    }
+    for number in range(effort.rounds):
+        order = programs if number % 2 == 0 else programs[::-1]
+        for shape in shapes:
+            for program in order:
+                sample = sample_of(program, shape, effort)
+                samples[shape, program].append(sample)
+                rate = sample.steps_done / sample.seconds
+                what = f"{program.label}, {shape[1]} x {shape[0]} steps: {rate:,.0f} steps/s"
+                tell(f"round {number + 1}/{effort.rounds}  {what}  (others used {sample.others:.1f} cores)")
+    return [Measured(program.label, shape[0], shape[1], found) for (shape, program), found in samples.items()]

@@ -14,7 +14,7 @@ from surefoot.agent.agent import Agent
 from surefoot.agent.compaction import compaction_request, cut_of, opening, summary_body
 from surefoot.agent.fallback import Models
 from surefoot.agent.messages import History, assistant_body
-from surefoot.agent.model import Model, ModelRequest, ModelResponse, NoteMessage
+from surefoot.agent.model import Model, ModelRequest, ModelResponse, NoteMessage, WireMessage
 from surefoot.agent.output import REMINDER
 from surefoot.agent.prepare import Preparer
 from surefoot.agent.texts import Texts
@@ -30,18 +30,28 @@ from surefoot.core.decide import (
 )
 from surefoot.core.draft import Draft
 from surefoot.core.ends import note
-from surefoot.core.payloads import result_body
+from surefoot.core.payloads import BlobPut, TransientDrop, result_body
 from surefoot.core.reconcile import Questions
 from surefoot.core.state import Run, Step
 from surefoot.core.totals import Spent
-from surefoot.core.values import digest
-from surefoot.errors import NotAllowed
+from surefoot.core.values import clean_text, digest
+from surefoot.errors import NotAllowed, Unreadable
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import redact_json
 from surefoot.runtime.loop import RecordModel
 
 _BUDGET = frozenset({"turns_used_up", "time_used_up", "tokens_used_up", "cost_used_up"})
+REASONING_CHARACTERS_MAX = 1024 * 1024
+"""Of one answer; more is not kept, and the provider may then refuse what comes next."""
 Streaming = Callable[[ModelRequest, Callable[[str], None]], Awaitable[ModelResponse]]
+
+
+class Reasoning(msgspec.Struct, frozen=True):
+    """The transient blob of an answer: what its provider wants back, of which run and place."""
+
+    run_id: str
+    position: int
+    text: str
 
 
 class Shortened(msgspec.Struct, frozen=True):
@@ -100,9 +110,19 @@ class AgentLoop:
         if up_to is not None:
             request = compaction_request(self._history, up_to, self._agent.settings)
             return Shortened(await self._ask(run, step, request, shown=False), up_to)
-        messages = (*await self._begin(run), *self._history.messages)
+        messages = (*await self._begin(run), *await self._messages(run))
         request = ModelRequest(self._agent.instructions, messages, self._agent.specs, self._agent.settings)
         return await self._ask(run, step, request)
+
+    async def _messages(self, run: Run) -> tuple[WireMessage, ...]:
+        """What is sent as it is, with the reasoning that a provider wants back with the results of a batch."""
+        if self._history.reasoning_ref is None:
+            return self._history.messages
+        try:
+            data = await self._ctx.store.blob(run.tenant_id, self._history.reasoning_ref)
+        except Unreadable:
+            return self._history.messages  # It was for another run of this conversation, which is over.
+        return self._history.with_reasoning(msgspec.json.decode(data, type=Reasoning).text)
 
     async def _ask(self, run: Run, step: Step, request: ModelRequest, *, shown: bool = True) -> ModelResponse:
         model = self._models.of(step)
@@ -130,9 +150,20 @@ class AgentLoop:
             return _RecordSummary(redact_json(self._ctx.redactor, body), _spent(answer.response))
         assert isinstance(answer, ModelResponse)
         calls = await Preparer(self._ctx, self._agent).prepare(run, answer.calls)
-        body = redact_json(self._ctx.redactor, assistant_body(answer))
+        kept = None if not calls else self._reasoning(run, answer.reasoning)
+        message = assistant_body(answer, None if kept is None else kept.ref)
+        body = redact_json(self._ctx.redactor, message)
         result = redact_json(self._ctx.redactor, msgspec.json.encode({"text": _stored_text(body)}))
-        return _Record(body, None if self._agent.output else result, calls, _spent(answer))
+        had = self._history.reasoning_ref is not None
+        return _Record(body, None if self._agent.output else result, calls, _spent(answer), kept, had)
+
+    def _reasoning(self, run: Run, text: str | None) -> BlobPut | None:
+        """The transient blob. Signed text cannot be redacted: with a known secret in it, nothing is kept."""
+        if text is None or len(text) > REASONING_CHARACTERS_MAX or self._ctx.redactor.has_known(text) is not None:
+            return None
+        # The run and its place make it a blob of this batch alone, which may go when the batch is answered.
+        data = msgspec.json.encode(Reasoning(run.id, run.next_position, clean_text(text)))
+        return BlobPut(digest(data), data, "transient")
 
     def sort_model_error(self, step: Step, error: Exception) -> tuple[Outcome, bool]:
         """How the attempt ended, and whether a person is asked: see `Models.sort_error`."""
@@ -145,7 +176,17 @@ class _Record:
     Without a `result` only a call can give it, and the model is told so.
     """
 
-    def __init__(self, body: bytes, result: bytes | None, calls: list[ProposedCall], spent: Spent) -> None:
+    def __init__(
+        self,
+        body: bytes,
+        result: bytes | None,
+        calls: list[ProposedCall],
+        spent: Spent,
+        reasoning: BlobPut | None,
+        had_reasoning: bool,
+    ) -> None:
+        self._reasoning = reasoning
+        self._had_reasoning = had_reasoning
         self._body = body
         self._result = result
         self._calls = calls
@@ -158,6 +199,10 @@ class _Record:
 
     def __call__(self, d: Draft, step_id: str, attempt: int, questions: Questions) -> None:
         record_model_answer(d, step_id, attempt, self._body, self._calls, self._spent)
+        if self._had_reasoning:
+            d.carry(TransientDrop())
+        if self._reasoning is not None:
+            d.carry(self._reasoning)
         if self._calls or d.run.queued:
             return
         if self._result is None:

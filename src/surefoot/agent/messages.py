@@ -40,6 +40,8 @@ class AssistantBody(msgspec.Struct, frozen=True, omit_defaults=True):
     usage: Usage = Usage()
     finish: str = "stop"
     model: str = ""
+    reasoning_ref: str | None = None
+    """Names the transient blob with the reasoning that the provider wants back; it is gone after the next answer."""
 
 
 class SummaryBody(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,14 +74,15 @@ def user_body(text: str) -> bytes:
     return msgspec.json.encode({"text": clean_text(text)})
 
 
-def assistant_body(response: ModelResponse) -> bytes:
-    """A model's answer as a message body."""
+def assistant_body(response: ModelResponse, reasoning_ref: str | None = None) -> bytes:
+    """A model's answer as a message body, without its reasoning."""
     body = AssistantBody(
         clean_text(response.text),
         tuple(CallPart(clean_text(c.wire_id), clean_text(c.name), clean_text(c.arguments)) for c in response.calls),
         response.usage,
         clean_text(response.finish),
         clean_text(response.model),
+        reasoning_ref,
     )
     return msgspec.json.encode(body)
 
@@ -95,6 +98,8 @@ class History:
         """Up to where rows were taken in."""
         self.notes = 0
         """How many notes were taken in."""
+        self.reasoning_ref: str | None = None
+        """The blob with the reasoning of the newest answer, if it has one."""
         self._counted = (0, 0)
         """Tokens by the provider's count, and how many entries they cover."""
         self._wire_ids: dict[str, tuple[str, str]] = {}
@@ -112,13 +117,24 @@ class History:
             self.entries.append(Entry(row.position, message, _characters(message)))
             self.notes += isinstance(message, NoteMessage)
             if isinstance(message, AssistantMessage):
-                usage = msgspec.json.decode(row.body, type=AssistantBody).usage
-                self._counted = (usage.input_tokens + usage.output_tokens, len(self.entries))
+                body = msgspec.json.decode(row.body, type=AssistantBody)
+                self._counted = (body.usage.input_tokens + body.usage.output_tokens, len(self.entries))
+                self.reasoning_ref = body.reasoning_ref
 
     @property
     def messages(self) -> tuple[WireMessage, ...]:
         """The messages above the summary."""
         return tuple(entry.message for entry in self.entries)
+
+    def with_reasoning(self, reasoning: str) -> tuple[WireMessage, ...]:
+        """The messages, the newest answer with its reasoning."""
+        messages = list(self.messages)
+        for place in reversed(range(len(messages))):
+            message = messages[place]
+            if isinstance(message, AssistantMessage):
+                messages[place] = msgspec.structs.replace(message, reasoning=reasoning)
+                break
+        return tuple(messages)
 
     @property
     def tokens(self) -> int:

@@ -42,6 +42,8 @@ class AssistantMessage(msgspec.Struct, frozen=True, tag="assistant", tag_field="
 
     text: str
     calls: tuple[CallPart, ...] = ()
+    reasoning: str | None = None
+    """What the response gave as its `reasoning`, for the newest answer alone, while its calls have no next answer."""
 
 
 class ToolResultMessage(msgspec.Struct, frozen=True, tag="tool", tag_field="role"):
@@ -95,6 +97,8 @@ class ModelResponse(msgspec.Struct, frozen=True):
     usage: Usage = Usage()
     finish: str = "stop"
     model: str = ""
+    reasoning: str | None = None
+    """Signed reasoning that the provider wants back unchanged with the results of these calls: the port's own text."""
 
 
 class ModelError(Exception):

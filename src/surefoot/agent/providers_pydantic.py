@@ -37,6 +37,7 @@ from surefoot.agent.model import (
     WireMessage,
 )
 from surefoot.agent.providers_errors import shortened, sort_error
+from surefoot.agent.providers_reasoning import kept_of, restored
 from surefoot.core.values import canonical, parse_arguments
 from surefoot.effects import SecretSource
 from surefoot.errors import InvalidInput
@@ -119,7 +120,7 @@ class ProviderClient:
     async def _whole(self, request: ModelRequest) -> wire.ModelResponse:
         return await model_request(
             self._model,
-            to_library(request),
+            to_library(request, self._name),
             model_settings=self._settings(request.settings),
             model_request_parameters=_parameters(request),
             instrument=False,  # Traces of the library would hold the conversation, past redaction.
@@ -128,7 +129,7 @@ class ProviderClient:
     async def _streamed(self, request: ModelRequest, emit: Emit) -> wire.ModelResponse:
         async with model_request_stream(
             self._model,
-            to_library(request),
+            to_library(request, self._name),
             model_settings=self._settings(request.settings),
             model_request_parameters=_parameters(request),
             instrument=False,
@@ -255,7 +256,7 @@ def _complete_calls(response: ChatCompletion) -> None:
 # ---- what is sent
 
 
-def to_library(request: ModelRequest) -> list[wire.ModelMessage]:
+def to_library(request: ModelRequest, name: str = "") -> list[wire.ModelMessage]:
     """The conversation as pydantic-ai has it: the results of a batch directly behind their calls and in their order."""
     out: list[wire.ModelMessage] = []
     asked: Sequence[CallPart] = ()
@@ -263,7 +264,7 @@ def to_library(request: ModelRequest) -> list[wire.ModelMessage]:
     for message in request.messages:
         if isinstance(message, AssistantMessage):
             out += _said_to_model(heard, asked, request.instructions)
-            out.append(wire.ModelResponse(parts=_said_by_model(message)))
+            out.append(wire.ModelResponse(parts=_said_by_model(message, name)))
             asked, heard = message.calls, []
         else:
             heard.append(message)
@@ -288,9 +289,13 @@ def _said_to_model(
     return [wire.ModelRequest(parts=parts, instructions=instructions or None)] if parts else []
 
 
-def _said_by_model(message: AssistantMessage) -> list[wire.ModelResponsePart]:
+def _said_by_model(message: AssistantMessage, name: str) -> list[wire.ModelResponsePart]:
+    calls = [wire.ToolCallPart(call.name, _sendable(call.arguments), call.wire_id) for call in message.calls]
+    as_given = restored(message, calls, name)
+    if as_given is not None:
+        return as_given
     said: list[wire.ModelResponsePart] = [wire.TextPart(message.text)] if message.text.strip() else []
-    return said + [wire.ToolCallPart(call.name, _sendable(call.arguments), call.wire_id) for call in message.calls]
+    return said + calls
 
 
 def _sendable(arguments: str) -> str | dict[str, object]:
@@ -316,7 +321,7 @@ def _definition(tool: ToolSpec) -> ToolDefinition:
 
 
 def from_library(answer: wire.ModelResponse, name: str) -> ModelResponse:
-    """An answer in the words of the port. Of reasoning nothing is kept.
+    """An answer in the words of the port. Of reasoning only what the provider wants back with the calls' results.
 
     Raises ModelRefused where the provider ran a tool of its own, ModelRetryable where it gave up on its answer.
     """
@@ -338,7 +343,8 @@ def from_library(answer: wire.ModelResponse, name: str) -> ModelResponse:
         raise ModelRetryable(f"{name}: the provider did not finish its answer")
     usage = Usage(answer.usage.input_tokens, answer.usage.output_tokens, cost_of(answer))
     text = answer.text or str((answer.provider_details or {}).get("refusal") or "")
-    return ModelResponse(text, tuple(calls), usage, _finish(answer, bool(calls)), answer.model_name or name)
+    model, reasoning = answer.model_name or name, kept_of(answer, name) if calls else None
+    return ModelResponse(text, tuple(calls), usage, _finish(answer, bool(calls)), model, reasoning)
 
 
 def cost_of(answer: wire.ModelResponse) -> int | None:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from surefoot.core import events as ev
 from surefoot.core.evolve import evolve
+from surefoot.core.payloads import TransientDrop
 from surefoot.core.policy import careful_rules
 from surefoot.core.state import ActionKind, ActionStatus, Instant, Rules, Run, RunStatus, Step, StepStatus
 from surefoot.errors import NotFound, RunEnded
@@ -83,6 +84,8 @@ class Draft:
         self.place_queued()
         if not self.run.ended:
             self.settle_status()
+        elif not self.before.ended:
+            self.carry(TransientDrop())
         self.run = replace(self.run, version=self.before.version + 1)
         return self.run
 

@@ -20,6 +20,10 @@ class BlobPut(msgspec.Struct, frozen=True):
     retention: str = "request"
 
 
+class TransientDrop(msgspec.Struct, frozen=True):
+    """The run's transient blobs go, before the append's own blobs are written."""
+
+
 class StepView(msgspec.Struct, frozen=True):
     """Redacted JSON views of a step's input or output, and its display name; None leaves a column as it is."""
 
@@ -71,7 +75,9 @@ class ClaimKey(msgspec.Struct, frozen=True):
     input_hash: str
 
 
-Payload = MessageBody | BlobPut | StepView | ActionView | ActionAnswer | EvidenceDetail | RunResult | ClaimKey
+Payload = (
+    MessageBody | BlobPut | TransientDrop | StepView | ActionView | ActionAnswer | EvidenceDetail | RunResult | ClaimKey
+)
 
 
 class Ask(msgspec.Struct, frozen=True):

@@ -40,6 +40,9 @@ from surefoot.core.payloads import (
 from surefoot.core.payloads import (
     StepView as StepView,
 )
+from surefoot.core.payloads import (
+    TransientDrop as TransientDrop,
+)
 from surefoot.core.state import Action, Attempt, Instant, Run, Step
 
 ANOTHER_BOOT_MONO = -1e18

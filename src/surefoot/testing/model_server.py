@@ -3,9 +3,9 @@
     python -m surefoot.testing.model_server --script script.json --port 0 --port-file port
 
 The script is a JSON list of steps: {"text"?, "calls"?: [{"name", "arguments": object or raw text, "id"?}], "finish"?,
-"delay_seconds"?} is an answer, {"fault": {"status"?, "headers"?, "message"?, "code"?, "body"?, "hang_seconds"?}} is a
-fault that stands before the answer that it delays. Which answer comes depends only on the history in the request, so
-that a restart on either side changes nothing.
+"delay_seconds"?, "thinking"?} is an answer, {"fault": {"status"?, "headers"?, "message"?, "code"?, "body"?,
+"hang_seconds"?}} is a fault that stands before the answer that it delays. Which answer comes depends only on the
+history in the request, so that a restart on either side changes nothing.
 
 Control side: GET /_model/log, POST /_model/faults (a list of faults for the next requests).
 """
@@ -24,7 +24,7 @@ import msgspec
 from surefoot.agent.model import ModelResponse, Usage
 from surefoot.testing import histories
 from surefoot.testing.model import CHARACTERS_PER_TOKEN, call_of, grouped
-from surefoot.testing.model_wire import PATHS, Api, answer_reply, error_reply
+from surefoot.testing.model_wire import PATHS, Api, answer_reply, check_thinking, error_reply
 from surefoot.testing.sockets import HttpServer, serve_until_told
 from surefoot.testing.wire import Outcome, Reply, WireRequest, json_reply
 
@@ -61,6 +61,8 @@ class ServerStep(msgspec.Struct, frozen=True):
     calls: tuple[ServerCall, ...] = ()
     finish: str | None = None
     delay_seconds: float = 0.0
+    thinking: str = ""
+    """Anthropic only: signed reasoning before the answer, which must come back with the results of its calls."""
     fault: ServerFault | None = None
 
 
@@ -120,7 +122,7 @@ class ModelServer(HttpServer):
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return Outcome(0, error_reply(api, 400, str(error)), now), None, str(error)
         messages = body.history(api)
-        refusal = _VALIDATORS[api](messages)
+        refusal = _VALIDATORS[api](messages) or (check_thinking(messages) if body.thinks else None)
         if refusal is not None:
             return Outcome(0, error_reply(api, 400, refusal), now), None, refusal
         position = histories.turns_of(api, messages)
@@ -173,6 +175,12 @@ class RequestBody(msgspec.Struct, frozen=True):
     messages: list[dict[str, object]] = []
     input: list[dict[str, object]] | str = ""
     stream: bool = False
+    thinking: dict[str, object] | None = None
+
+    @property
+    def thinks(self) -> bool:
+        """Extended thinking is on."""
+        return self.thinking is not None and self.thinking.get("type") != "disabled"
 
     def history(self, api: Api) -> list[dict[str, object]]:
         """The messages, or the input items of the responses API."""
@@ -201,7 +209,8 @@ def _response_of(step: ServerStep, position: int, model: str, bytes_read: int) -
     )
     written = len(step.text) + sum(len(call.arguments) for call in calls)
     usage = Usage(bytes_read // CHARACTERS_PER_TOKEN + 1, written // CHARACTERS_PER_TOKEN + 1)
-    return ModelResponse(step.text, calls, usage, step.finish or ("tool_calls" if calls else "stop"), model)
+    finish = step.finish or ("tool_calls" if calls else "stop")
+    return ModelResponse(step.text, calls, usage, finish, model, step.thinking or None)
 
 
 def _raw(body: bytes) -> msgspec.Raw:

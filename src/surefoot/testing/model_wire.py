@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
@@ -201,8 +202,30 @@ def _message(answer: ModelResponse, number: int) -> JsonObject:
     }
 
 
+def thinking_signature(text: str) -> str:
+    """How the double signs its reasoning."""
+    return hashlib.sha256(b"thinking:" + text.encode()).hexdigest()
+
+
+def check_thinking(messages: Sequence[JsonObject]) -> str | None:
+    """The refusal of Anthropic's API with thinking on: calls that are answered follow their signed reasoning."""
+    blocks = next((m["content"] for m in reversed(messages) if m.get("role") == "assistant"), None)
+    if not isinstance(blocks, list) or not any(block.get("type") == "tool_use" for block in blocks):
+        return None
+    first: JsonObject = blocks[0]
+    if first.get("type") != "thinking":
+        return f"Expected `thinking` or `redacted_thinking`, but found `{first.get('type')}`"
+    if first.get("signature") != thinking_signature(str(first.get("thinking"))):
+        return "Invalid `signature` in `thinking` block"
+    return None
+
+
 def _blocks(answer: ModelResponse) -> list[JsonObject]:
-    said: list[JsonObject] = [{"type": "text", "text": answer.text}] if answer.text else []
+    said: list[JsonObject] = []
+    if answer.reasoning:
+        signature = thinking_signature(answer.reasoning)
+        said.append({"type": "thinking", "thinking": answer.reasoning, "signature": signature})
+    said += [{"type": "text", "text": answer.text}] if answer.text else []
     return said + [
         {"type": "tool_use", "id": call.wire_id, "name": call.name, "input": arguments_object(call.arguments)}
         for call in answer.calls
@@ -223,14 +246,23 @@ def _message_events(answer: ModelResponse, number: int) -> Iterable[bytes]:
 
 
 def _block_texts(answer: ModelResponse) -> Sequence[str]:
-    return [*([answer.text] if answer.text else []), *(call.arguments or "{}" for call in answer.calls)]
+    said = [text for text in (answer.reasoning, answer.text) if text]
+    return [*said, *(call.arguments or "{}" for call in answer.calls)]
+
+
+_DELTAS: Mapping[str, tuple[str, str, JsonObject]] = {
+    "thinking": ("thinking_delta", "thinking", {"thinking": "", "signature": ""}),
+    "text": ("text_delta", "text", {"text": ""}),
+    "tool_use": ("input_json_delta", "partial_json", {"input": {}}),
+}
+"""By the type of a block: its deltas, their field, and how the block opens."""
 
 
 def _block_events(index: int, block: JsonObject, text: str) -> list[JsonObject]:
-    spoken = block["type"] == "text"
-    kind, field = ("text_delta", "text") if spoken else ("input_json_delta", "partial_json")
-    opening: JsonObject = {"text": ""} if spoken else {"input": {}}
+    kind, field, opening = _DELTAS[str(block["type"])]
     deltas: list[JsonObject] = [{"type": kind, field: piece} for piece in _pieces(text)]
+    if "signature" in block:
+        deltas.append({"type": "signature_delta", "signature": block["signature"]})
     start: JsonObject = {"type": "content_block_start", "index": index, "content_block": block | opening}
     stop: JsonObject = {"type": "content_block_stop", "index": index}
     return [start, *({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas), stop]

@@ -35,7 +35,7 @@ Values = tuple[object, ...]
 FLUSH_ORDER = (
     "run_state", "run_result", "run_release", "conversation_insert", "conversation_position", "step_insert",
     "step_update", "step_view", "attempt_insert", "attempt_update", "action_insert", "action_update", "message_insert",
-    "evidence_insert", "blob_put", "event_insert",
+    "evidence_insert", "blob_drop_transient", "blob_put", "event_insert",
 )  # fmt: skip
 """The queries that may wait until all guards of a batch were checked, and the order in which they then run."""
 
@@ -59,6 +59,7 @@ class _Payloads:
         self.shown: dict[str, port.ActionView] = {}
         self.answers: dict[str, port.ActionAnswer] = {}
         self.blobs: list[port.BlobPut] = []
+        self.drop = False
         self.evidence: list[port.EvidenceDetail] = []
         self.keys: list[port.ClaimKey] = []
         self.result: port.RunResult | None = None
@@ -71,6 +72,8 @@ class _Payloads:
                 self.bodies[payload.message_id] = payload
             case port.BlobPut():
                 self.blobs.append(payload)
+            case port.TransientDrop():
+                self.drop = True
             case port.StepView():
                 self.views[payload.step_id] = _merged(self.views.get(payload.step_id), payload)
             case port.ActionView():
@@ -204,6 +207,8 @@ class _Builder:
 
     def others(self, payloads: _Payloads) -> None:
         run, wall = self.run, self.at.wall
+        if payloads.drop:
+            self.add("blob_drop_transient", run.tenant_id, run.id)
         for blob in payloads.blobs:
             self.add("blob_put", run.tenant_id, blob.ref, blob.data, blob.retention, run.id, wall, wall)
         for line in payloads.evidence:

@@ -323,6 +323,10 @@ ON CONFLICT (tenant_id, ref) DO UPDATE SET
     retention = CASE WHEN blob.retention = excluded.retention THEN blob.retention ELSE 'shared' END,
     run_id = CASE WHEN blob.run_id = excluded.run_id THEN blob.run_id END
 
+-- name: blob_drop_transient
+-- What was kept for a run only until its batch is answered, such as signed reasoning.
+DELETE FROM blob WHERE tenant_id = ? AND run_id = ? AND retention = 'transient'
+
 -- name: operation_key_claim
 -- A step takes a business key. It must change one row: nobody holds the key, or this step does, or a step that failed.
 INSERT INTO operation_key (tenant_id, operation_key, run_id, step_id, input_hash, created_at, updated_at)

@@ -87,6 +87,7 @@ class ActionView(msgspec.Struct, frozen=True):
     expires_at: str | None
     decision: str | None
     decided_by: str | None
+    decided_from: str | None
     decided_at: str | None
     reason: str | None
     answer: object
@@ -246,6 +247,7 @@ def action_view(row: ActionRow) -> ActionView:
         expires_at=iso(a.expires_wall),
         decision=a.decision,
         decided_by=a.decided_by,
+        decided_from=a.decided_from,
         decided_at=iso(row.decided_at),
         reason=row.reason,
         answer=_json(row.answer),

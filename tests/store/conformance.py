@@ -35,6 +35,7 @@ from surefoot.errors import (
 from surefoot.store.port import Claimed, Create, Store
 from tests.store.bench import Bench
 from tests.store.build import TENANT, Story, names, new_run
+from tests.store.conformance_access import Access
 from tests.support import eventually
 
 AGENTS = {"reviewer": "1"}
@@ -908,5 +909,5 @@ class Watching:
         await asyncio.wait_for(following, 20.0)
 
 
-class StoreConformance(Creating, Appending, Payloads, Leasing, Watching):
+class StoreConformance(Creating, Appending, Payloads, Leasing, Watching, Access):
     """All of it."""

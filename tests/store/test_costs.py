@@ -150,6 +150,10 @@ PLANS: Mapping[str, str] = {
     "messages_placed": "sqlite_autoindex_message_2 (tenant_id=? AND conversation_id=? AND position>?)",
     "messages_queued": "sqlite_autoindex_message_2 (tenant_id=? AND conversation_id=? AND position=?)",
     "evidence_of_run": "evidence_run (tenant_id=? AND run_id=?)",
+    "count_runs_over": "COVERING INDEX run_over (tenant_id=? AND status=?)",
+    "announcements_due": "pending_action_waiting (tenant_id=?)",
+    "credential_get": "sqlite_autoindex_credential_1 (tenant_id=? AND id=?)",
+    "mark_get": "sqlite_autoindex_mark_1 (tenant_id=? AND kind=? AND name=?)",
 }
 
 

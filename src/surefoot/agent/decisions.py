@@ -37,12 +37,15 @@ class Decisions(ABC):
         reason: str | None = None,
         input_hash: str | None = None,
         key: str | None = None,
+        source: str = "program",
     ) -> ActionRow:
         """Approve the exact action. Raises NotFound, AlreadyDecided, NotAllowed (`action_expired`, `input_changed`).
 
-        The same decision by the same person under the same `key` returns what was recorded.
+        The same decision by the same person under the same `key` returns what was recorded. `source` is written down
+        with it: from where the person decided.
         """
-        return await self._decide(action_id, Decision("approve", by, reason=reason, key=key, input_hash=input_hash))
+        decision = Decision("approve", by, reason=reason, key=key, input_hash=input_hash, source=source)
+        return await self._decide(action_id, decision)
 
     async def reject(
         self,
@@ -52,9 +55,11 @@ class Decisions(ABC):
         reason: str | None = None,
         input_hash: str | None = None,
         key: str | None = None,
+        source: str = "program",
     ) -> ActionRow:
         """Reject the action; the model is told. Raises as `approve` does."""
-        return await self._decide(action_id, Decision("reject", by, reason=reason, key=key, input_hash=input_hash))
+        decision = Decision("reject", by, reason=reason, key=key, input_hash=input_hash, source=source)
+        return await self._decide(action_id, decision)
 
     async def resolve(
         self,
@@ -66,16 +71,21 @@ class Decisions(ABC):
         url: str | None = None,
         reason: str | None = None,
         key: str | None = None,
+        source: str = "program",
     ) -> ActionRow:
         """Say what happened: "happened" (with id or link), "did_not_happen" or "give_up". Raises as `approve` does."""
         if outcome == "happened" and not (external_resource_id or url):
             raise InvalidInput("say what happened with its id or its link: external_resource_id=… or url=…")
-        decision = Decision(outcome, by, reason=reason, key=key, external_resource_id=external_resource_id, url=url)
+        decision = Decision(
+            outcome, by, reason=reason, key=key, external_resource_id=external_resource_id, url=url, source=source
+        )
         return await self._decide(action_id, decision)
 
-    async def answer(self, action_id: str, value: object, *, by: str, key: str | None = None) -> ActionRow:
+    async def answer(
+        self, action_id: str, value: object, *, by: str, key: str | None = None, source: str = "program"
+    ) -> ActionRow:
         """Answer a question with a JSON value that fits its schema. Raises as `approve` does."""
         row = await self.context.store.action(self.context.tenant_id, action_id)
         if (schema := msgspec.json.decode(row.preview).get("schema")) is not None:
             check_answer(schema, value)
-        return await self._decide(action_id, Decision("answer", by, key=key, value=canonical(value)))
+        return await self._decide(action_id, Decision("answer", by, key=key, value=canonical(value), source=source))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 
 from surefoot.cli import human
 from surefoot.cli.output import DONE, Output, shown
-from surefoot.cli.session import given_value, opened, person
+from surefoot.cli.session import given_value, opened, person, place
 from surefoot.cli.settings import Settings
 from surefoot.errors import InvalidInput
 from surefoot.snapshot import action_view
@@ -40,14 +40,18 @@ async def show(found: argparse.Namespace, settings: Settings, out: Output) -> in
 async def approve(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """Approve exactly what the question is about."""
     async with opened(settings, out) as sf:
-        row = await sf.approve(found.id, by=person(found), reason=found.reason, input_hash=found.hash, key=found.key)
+        row = await sf.approve(
+            found.id, by=person(found), reason=found.reason, input_hash=found.hash, key=found.key, source=place()
+        )
     return _decided(row, out)
 
 
 async def reject(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """Reject it; the model is told."""
     async with opened(settings, out) as sf:
-        row = await sf.reject(found.id, by=person(found), reason=found.reason, input_hash=found.hash, key=found.key)
+        row = await sf.reject(
+            found.id, by=person(found), reason=found.reason, input_hash=found.hash, key=found.key, source=place()
+        )
     return _decided(row, out)
 
 
@@ -66,6 +70,7 @@ async def resolve(found: argparse.Namespace, settings: Settings, out: Output) ->
             url=found.url,
             reason=found.reason,
             key=found.key,
+            source=place(),
         )
     return _decided(row, out)
 
@@ -73,7 +78,7 @@ async def resolve(found: argparse.Namespace, settings: Settings, out: Output) ->
 async def answer(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """Answer a question by a value."""
     async with opened(settings, out) as sf:
-        row = await sf.answer(found.id, given_value(found.value), by=person(found), key=found.key)
+        row = await sf.answer(found.id, given_value(found.value), by=person(found), key=found.key, source=place())
     return _decided(row, out)
 
 

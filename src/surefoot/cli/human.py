@@ -114,7 +114,8 @@ def _standing(action: ActionView) -> str:
         return f"waiting since {local(action.created_at)}"
     if action.status == "expired":
         return f"expired ({action.why})"
-    return f"{action.status}: {action.decision} by {shown(action.decided_by)} at {local(action.decided_at)}"
+    place = f", from {shown(action.decided_from)}" if action.decided_from else ""
+    return f"{action.status}: {action.decision} by {shown(action.decided_by)} at {local(action.decided_at)}{place}"
 
 
 def _texts(value: object) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import platform
 import sys
 from collections.abc import Iterable
 
@@ -48,6 +49,11 @@ def person(found: argparse.Namespace) -> str:
     if not name:
         raise InvalidInput("--by names a person; leave it out for the operating system's user", code="wrong_use")
     return name
+
+
+def place() -> str:
+    """From where the decisions of this process come: also where --by names another, it is the login that ran it."""
+    return f"the command line: {operating_system_user()} on {platform.node() or 'this machine'}"
 
 
 def given_text(text: str) -> str:

@@ -231,6 +231,7 @@ class ActionDecided(Event, frozen=True, tag="action_decided"):
     decision: str
     by: str
     decision_key: str | None = None
+    source: str | None = None
 
 
 class ActionExpired(Event, frozen=True, tag="action_expired"):

@@ -363,6 +363,7 @@ def _decided(run: Run, event: ev.ActionDecided, at: Instant) -> Run:
         status=event.status,
         decision=event.decision,
         decided_by=event.by,
+        decided_from=event.source,
         decision_key=event.decision_key,
     )
     return replace(run, actions={**run.actions, action.id: action})

@@ -44,6 +44,8 @@ class Decision(msgspec.Struct, frozen=True):
     url: str | None = None
     value: bytes | None = None
     """JSON"""
+    source: str = "program"
+    """From where: written down and shown, and no part of what makes a repeat the same decision."""
 
 
 def decide_action(d: Draft, action_id: str, decision: Decision, questions: Questions) -> None:
@@ -58,7 +60,15 @@ def decide_action(d: Draft, action_id: str, decision: Decision, questions: Quest
     check_decision(action, decision, d.at.wall)
     status = ActionStatus.rejected if decision.decision == "reject" else ActionStatus.approved
     d.emit(
-        ev.ActionDecided(action_id, action.step_id, status, decision.decision, decision.by, decision_key=decision.key)
+        ev.ActionDecided(
+            action_id,
+            action.step_id,
+            status,
+            decision.decision,
+            decision.by,
+            decision_key=decision.key,
+            source=decision.source,
+        )
     )
     d.carry(ActionAnswer(action_id, reason=decision.reason, answer=decision.value))
     step = d.step(action.step_id)

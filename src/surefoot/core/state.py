@@ -243,6 +243,8 @@ class Action(msgspec.Struct, frozen=True):
     expires_wall: float | None = None
     decision: str | None = None
     decided_by: str | None = None
+    decided_from: str | None = None
+    """Where the decision came in: the command line, an address with a token's name, a link."""
     decision_key: str | None = None
 
 

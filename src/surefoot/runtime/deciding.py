@@ -71,7 +71,7 @@ async def _decide(ctx: Context, action_id: str, decision: Decision) -> ActionRow
 
 def _redacted(ctx: Context, decision: Decision) -> Decision:
     """What a person wrote, under the value rule and without known secrets."""
-    names = ("by", "reason", "key", "external_resource_id", "url")
+    names = ("by", "reason", "key", "external_resource_id", "url", "source")
     given = {name: text for name in names if (text := getattr(decision, name)) is not None}
     texts = {name: ctx.redactor.text(clean_text(text)) for name, text in given.items()}
     value = None if decision.value is None else redact_json(ctx.redactor, decision.value)

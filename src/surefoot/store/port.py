@@ -44,6 +44,7 @@ from surefoot.core.payloads import (
     TransientDrop as TransientDrop,
 )
 from surefoot.core.state import Action, Attempt, Instant, Run, Step
+from surefoot.store.access import AccessStore
 
 ANOTHER_BOOT_MONO = -1e18
 """Stands for an attempt's `started.mono` after the machine was booted again: its key's lifetime counts as over, and how
@@ -198,8 +199,11 @@ class Following(Protocol):
         ...
 
 
-class Store(Protocol):
-    """The one port. Errors of every method: StoreUnavailable (nothing was written), StoreUnsupported, Unreadable."""
+class Store(AccessStore, Protocol):
+    """The one port, with what `access.py` adds for the service.
+
+    Errors of every method: StoreUnavailable (nothing was written), StoreUnsupported, Unreadable.
+    """
 
     path: str
     """Where it is, without secrets, for messages."""

@@ -158,8 +158,8 @@ class _Builder:
         decided = self.at.wall if action.decision is not None else None
         changing = (
             action.status.value, action.why, action.expires_wall, action.decision, action.decided_by, decided,
-            action.decision_key, answer.reason if answer else None, _text(answer.answer) if answer else None,
-            self.at.wall,
+            action.decided_from, action.decision_key, answer.reason if answer else None,
+            _text(answer.answer) if answer else None, self.at.wall,
         )  # fmt: skip
         if old is not None:
             self.add("action_update", *changing, self.run.tenant_id, action.id)

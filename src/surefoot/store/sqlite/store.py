@@ -14,17 +14,17 @@ from surefoot.errors import Conflict, NotFound, StoreError, StoreUnavailable
 from surefoot.store.migrate import Migration, migrations
 from surefoot.store.port import Append, Claimed, Create, MessageBody
 from surefoot.store.sqlite import leases, upkeep
+from surefoot.store.sqlite.access import SqliteAccess
 from surefoot.store.sqlite.checkpoint import Checkpointer
 from surefoot.store.sqlite.file import SqliteFile
 from surefoot.store.sqlite.jobs import AppendJob, CreateJob
-from surefoot.store.sqlite.reads import SqliteReads
 from surefoot.store.sqlite.watch import Follower, Watch
 from surefoot.store.sqlite.writer import Call, Job, Transaction, Writer
 
 T = TypeVar("T")
 
 
-class SqliteStore(SqliteReads):
+class SqliteStore(SqliteAccess):
     """One SQLite file, used from one event loop. `await store.open()` first; other processes may use the file too."""
 
     def __init__(

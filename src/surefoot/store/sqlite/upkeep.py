@@ -21,7 +21,14 @@ _OF_A_RUN = {
     "events": "prune_events",
     "runs": "prune_run",
 }
-_AFTER_RUNS = {"messages": "prune_messages", "conversations": "prune_conversations", "blobs": "prune_run_blobs"}
+_AFTER_RUNS = {
+    "messages": "prune_messages",
+    "conversations": "prune_conversations",
+    "blobs": "prune_run_blobs",
+    "marks": "prune_marks",
+    "announcements": "prune_announcements",
+    "sessions": "prune_sessions",
+}
 
 
 def another_boot(file: SqliteFile, boot_id: str, now: Instant) -> bool:

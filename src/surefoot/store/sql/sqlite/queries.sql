@@ -284,15 +284,15 @@ WHERE tenant_id = ? AND step_id = ? AND number = ?
 -- name: action_insert
 -- A question to a person.
 INSERT INTO pending_action (
-    status, why, expires_at, decision, decided_by, decided_at, decision_key, reason, answer, updated_at,
+    status, why, expires_at, decision, decided_by, decided_at, decided_from, decision_key, reason, answer, updated_at,
     tenant_id, id, run_id, step_id, kind, input_hash, permission, arguments, preview, created_at
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: action_update
 -- Its decision or its end. Guard: the run's append_guard.
 UPDATE pending_action SET
     status = ?, why = ?, expires_at = ?, decision = ?, decided_by = ?, decided_at = coalesce(decided_at, ?),
-    decision_key = ?, reason = coalesce(?, reason), answer = coalesce(?, answer), updated_at = ?
+    decided_from = ?, decision_key = ?, reason = coalesce(?, reason), answer = coalesce(?, answer), updated_at = ?
 WHERE tenant_id = ? AND id = ?
 
 -- name: message_insert
@@ -636,6 +636,115 @@ WHERE tenant_id = :tenant_id AND conversation_id = :conversation_id AND position
 -- Bytes by content.
 SELECT data FROM blob WHERE tenant_id = :tenant_id AND ref = :ref
 
+-- The service ---------------------------------------------------------------------------------------------------------
+
+-- name: credential_put
+-- A new token or session. The unique key refuses an id that exists.
+INSERT INTO credential (
+    tenant_id, id, kind, name, secret_hash, permissions, parent_id, expires_at, revoked_at, created_at, updated_at
+) VALUES (
+    :tenant_id, :id, :kind, :name, :secret_hash, :permissions, :parent_id, :expires_at, :revoked_at, :created_at,
+    :created_at
+)
+
+-- name: credential_get
+-- One of them.
+SELECT * FROM credential WHERE tenant_id = :tenant_id AND id = :id
+
+-- name: credentials_list
+-- All of a kind, oldest first.
+SELECT * FROM credential WHERE tenant_id = :tenant_id AND kind = :kind ORDER BY created_at, id
+
+-- name: credential_revoke
+-- The end of a token with its sessions, or of a session. Guard: it has not ended before.
+UPDATE credential SET revoked_at = :wall, updated_at = :wall
+WHERE tenant_id = :tenant_id AND (id = :id OR parent_id = :id) AND revoked_at IS NULL
+
+-- name: announcements_due
+-- The waiting actions that a hook is to be told of, oldest first.
+SELECT pending_action.id, coalesce(announcement.attempts, 0) + 1 AS attempt FROM pending_action
+LEFT JOIN announcement ON announcement.tenant_id = pending_action.tenant_id
+    AND announcement.action_id = pending_action.id AND announcement.hook = :hook
+WHERE pending_action.tenant_id = :tenant_id AND pending_action.status = 'waiting'
+    AND (pending_action.expires_at IS NULL OR pending_action.expires_at > :wall)
+    AND (announcement.action_id IS NULL OR (announcement.next_at <= :wall AND announcement.attempts < :attempts_max))
+ORDER BY pending_action.arrival LIMIT :limit
+
+-- name: announcements_next
+-- When the first of them is due; 0 where nobody has tried yet.
+SELECT min(CASE WHEN announcement.action_id IS NULL THEN 0.0 ELSE announcement.next_at END) AS due FROM pending_action
+LEFT JOIN announcement ON announcement.tenant_id = pending_action.tenant_id
+    AND announcement.action_id = pending_action.id AND announcement.hook = :hook
+WHERE pending_action.tenant_id = :tenant_id AND pending_action.status = 'waiting'
+    AND (pending_action.expires_at IS NULL OR pending_action.expires_at > :wall)
+    AND (announcement.action_id IS NULL
+        OR (announcement.next_at IS NOT NULL AND announcement.attempts < :attempts_max))
+
+-- name: announcement_take
+-- This process tries it now: no other does before :next_at. The transaction that has looked is the only writer.
+INSERT INTO announcement (tenant_id, action_id, hook, attempts, next_at, outcome, created_at, updated_at)
+VALUES (:tenant_id, :action_id, :hook, 1, :next_at, NULL, :wall, :wall)
+ON CONFLICT (tenant_id, action_id, hook) DO UPDATE SET
+    attempts = attempts + 1, next_at = excluded.next_at, updated_at = excluded.updated_at
+
+-- name: announcement_done
+-- How it went.
+UPDATE announcement SET outcome = :outcome, next_at = :next_at, updated_at = :wall
+WHERE tenant_id = :tenant_id AND action_id = :action_id AND hook = :hook
+
+-- name: mark_put
+-- A small fact by name; the last writer counts.
+INSERT INTO mark (tenant_id, kind, name, value, created_at, updated_at)
+VALUES (:tenant_id, :kind, :name, :value, :wall, :wall)
+ON CONFLICT (tenant_id, kind, name) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at
+
+-- name: mark_get
+-- What is kept.
+SELECT value FROM mark WHERE tenant_id = :tenant_id AND kind = :kind AND name = :name
+
+-- name: count_runs_open
+-- Runs under way by status.
+SELECT status AS name, count(*) AS count FROM run INDEXED BY run_under_way
+WHERE tenant_id = :tenant_id AND status NOT IN ('completed', 'failed', 'cancelled') GROUP BY status
+
+-- name: count_runs_over
+-- Runs that have ended by status; reads the index alone.
+SELECT status AS name, count(*) AS count FROM run INDEXED BY run_over
+WHERE tenant_id = :tenant_id AND status IN ('completed', 'failed', 'cancelled') GROUP BY status
+
+-- name: count_runs_blocked
+-- Runs that no worker can take, by why.
+SELECT blocked_code AS name, count(*) AS count FROM run
+WHERE tenant_id = :tenant_id AND blocked_code IS NOT NULL GROUP BY blocked_code
+
+-- name: count_runs_leased
+-- Runs that a worker drives.
+SELECT count(*) AS count FROM run WHERE tenant_id = :tenant_id AND lease_owner IS NOT NULL
+
+-- name: count_steps
+-- Steps that are open or will be looked up again, by status.
+SELECT status AS name, count(*) AS count FROM step INDEXED BY step_live
+WHERE tenant_id = :tenant_id AND (status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL) GROUP BY status
+
+-- name: count_actions
+-- Questions that wait, by kind.
+SELECT kind AS name, count(*) AS count FROM pending_action INDEXED BY pending_action_waiting
+WHERE tenant_id = :tenant_id AND status = 'waiting' GROUP BY kind
+
+-- name: oldest_action
+-- Since when the oldest of them waits.
+SELECT created_at FROM pending_action INDEXED BY pending_action_waiting
+WHERE tenant_id = :tenant_id AND status = 'waiting' ORDER BY arrival LIMIT 1
+
+-- name: count_workers
+-- Processes that are not known to be dead: a lookup across tenants.
+SELECT count(*) AS count FROM worker WHERE dead_at IS NULL
+
+-- name: count_evidence
+-- Evidence behind a place, by verdict and source, and the newest place of each.
+SELECT verdict, source, count(*) AS count, max(arrival) AS newest FROM evidence
+WHERE arrival > :after AND tenant_id = :tenant_id GROUP BY verdict, source
+
 -- Upkeep --------------------------------------------------------------------------------------------------------------
 
 -- name: quick_check
@@ -760,6 +869,21 @@ WHERE tenant_id = :tenant_id AND retention IN ('request', 'transient') AND updat
             )
         )
     )
+
+-- name: prune_marks
+-- Facts that nobody has renewed for so long.
+DELETE FROM mark WHERE tenant_id = :tenant_id AND updated_at < :ended_before
+
+-- name: prune_announcements
+-- Announcements of questions that are gone.
+DELETE FROM announcement WHERE tenant_id = :tenant_id AND action_id NOT IN (
+    SELECT pending_action.id FROM pending_action WHERE pending_action.tenant_id = :tenant_id
+)
+
+-- name: prune_sessions
+-- Sessions that ended so long ago.
+DELETE FROM credential
+WHERE tenant_id = :tenant_id AND kind = 'session' AND (expires_at < :ended_before OR revoked_at < :ended_before)
 
 -- name: incremental_vacuum
 -- Gives free pages back to the file system.

@@ -1,0 +1,110 @@
+"""The part of the storage port that the service needs: who may call, what was announced, what came in, counts.
+
+`Store` in `port.py` is this and the rest. All methods take the tenant first. Nothing here changes a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, Protocol
+
+import msgspec
+
+
+class Credential(msgspec.Struct, frozen=True):
+    """An API token, or the session of somebody who logged in with one. Times are wall seconds."""
+
+    tenant_id: str
+    id: str
+    kind: Literal["token", "session"]
+    name: str
+    """Whose it is: what stands under decisions."""
+    secret_hash: str
+    """SHA-256 of the secret in hex; the secret itself is nowhere."""
+    permissions: tuple[str, ...] = ()
+    parent_id: str | None = None
+    """A session's token."""
+    expires_at: float | None = None
+    revoked_at: float | None = None
+    created_at: float = 0.0
+
+    def usable(self, wall: float) -> bool:
+        """True while it is neither revoked nor over."""
+        return self.revoked_at is None and (self.expires_at is None or wall < self.expires_at)
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """How much of what there is in a tenant, for metrics: read from indexes, without reading a run."""
+
+    runs: Mapping[str, int]
+    """By status."""
+    blocked: Mapping[str, int]
+    """Runs that no worker can take, by blocked_code."""
+    steps: Mapping[str, int]
+    """Steps that are open or will be looked up again, by status."""
+    actions: Mapping[str, int]
+    """Questions that wait, by kind."""
+    oldest_action_at: float | None
+    """wall: since when the oldest of them waits."""
+    leased: int
+    """Runs that a worker drives."""
+    workers: int
+    """Processes that hold a lease or have held one and are not known to be dead."""
+
+
+class AccessStore(Protocol):
+    """Credentials, announcements, marks and counts. Errors of every method: StoreUnavailable, Unreadable."""
+
+    async def put_credential(self, credential: Credential) -> None:
+        """Keep a new one. Raises Conflict for an id that exists."""
+        ...
+
+    async def credential(self, tenant_id: str, credential_id: str) -> Credential | None:
+        """One credential, whether or not it can still be used."""
+        ...
+
+    async def credentials(self, tenant_id: str, kind: str) -> list[Credential]:
+        """All of a kind, oldest first."""
+        ...
+
+    async def revoke_credential(self, tenant_id: str, credential_id: str) -> bool:
+        """End it, and the sessions that began with it, now and for ever. False where there was nothing to end."""
+        ...
+
+    async def take_announcements(
+        self, tenant_id: str, hook: str, again_s: float, limit: int, attempts_max: int
+    ) -> list[tuple[str, int]]:
+        """The waiting actions that `hook` is to be told of now: (action id, which attempt this is).
+
+        Each is taken for `again_s`: no other process gets it before, and it comes again then unless `announced` was
+        called. Actions that were decided or have expired are not given any more.
+        """
+        ...
+
+    async def announced(self, tenant_id: str, action_id: str, hook: str, outcome: str, again_s: float | None) -> None:
+        """How an announcement went: again after `again_s`, or never with None."""
+        ...
+
+    async def next_announcement(self, tenant_id: str, hook: str, attempts_max: int) -> float | None:
+        """wall: when `take_announcements` has something next, a time that is over where it has already; None: never."""
+        ...
+
+    async def mark(self, tenant_id: str, kind: str, name: str, value: str) -> str | None:
+        """Keep a small fact under its name, replacing what was there, which is returned; None for a new one."""
+        ...
+
+    async def marked(self, tenant_id: str, kind: str, name: str) -> str | None:
+        """What is kept under that name."""
+        ...
+
+    async def counts(self, tenant_id: str) -> Counts:
+        """How much there is."""
+        ...
+
+    async def evidence_counts(self, tenant_id: str, after: int) -> tuple[int, Mapping[tuple[str, str], int]]:
+        """Evidence written behind the place `after` by (verdict, source), and the place of the newest."""
+        ...
+
+    async def check_writable(self) -> None:
+        """Commit something of no consequence. Raises StoreUnavailable where nothing can be written."""
+        ...

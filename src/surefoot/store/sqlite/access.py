@@ -1,0 +1,156 @@
+"""Credentials, announcements, marks and counts on SQLite, in the order of `store/access.py`. It decides nothing."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from surefoot.core import codec
+from surefoot.store.access import Counts, Credential
+from surefoot.store.sqlite.file import Row
+from surefoot.store.sqlite.reads import SqliteReads
+from surefoot.store.sqlite.writer import Transaction
+
+T = TypeVar("T")
+
+
+class SqliteAccess(SqliteReads):
+    """What the service reads and writes beside runs. The errors are those of the port."""
+
+    @abstractmethod
+    async def _call(self, function: Callable[[Transaction], T]) -> T: ...
+
+    async def put_credential(self, credential: Credential) -> None:
+        """Keep a new one. Raises Conflict for an id that exists."""
+        permissions = codec.encode_value(credential.permissions)
+        params = {**msgspec.structs.asdict(credential), "permissions": permissions}
+
+        def write(tx: Transaction) -> None:
+            # What the unique key refuses, the writer turns into a Conflict.
+            tx.file.run("credential_put", params)
+
+        await self._call(write)
+
+    async def credential(self, tenant_id: str, credential_id: str) -> Credential | None:
+        """One credential, whether or not it can still be used."""
+        found = await self._rows("credential_get", {"tenant_id": tenant_id, "id": credential_id}, _read_credential)
+        return found[0] if found else None
+
+    async def credentials(self, tenant_id: str, kind: str) -> list[Credential]:
+        """All of a kind, oldest first."""
+        return await self._rows("credentials_list", {"tenant_id": tenant_id, "kind": kind}, _read_credential)
+
+    async def revoke_credential(self, tenant_id: str, credential_id: str) -> bool:
+        """End it, and the sessions that began with it. False where there was nothing to end."""
+
+        def write(tx: Transaction) -> bool:
+            params = {"tenant_id": tenant_id, "id": credential_id, "wall": tx.clock.now().wall}
+            return tx.file.run("credential_revoke", params) > 0
+
+        return await self._call(write)
+
+    async def take_announcements(
+        self, tenant_id: str, hook: str, again_s: float, limit: int, attempts_max: int
+    ) -> list[tuple[str, int]]:
+        """The waiting actions that `hook` is to be told of now. No commit is made where there is none."""
+        params = {"tenant_id": tenant_id, "hook": hook, "limit": limit, "attempts_max": attempts_max}
+        now = self._clock.now().wall
+        if not await self._rows("announcements_due", {**params, "wall": now, "limit": 1}, str):
+            return []
+
+        def write(tx: Transaction) -> list[tuple[str, int]]:
+            wall = tx.clock.now().wall
+            due = [_due(row) for row in tx.file.all("announcements_due", {**params, "wall": wall})]
+            for action_id, _ in due:
+                taken = {"tenant_id": tenant_id, "action_id": action_id, "hook": hook, "next_at": wall + again_s}
+                tx.file.run("announcement_take", {**taken, "wall": wall})
+            return due
+
+        return await self._call(write)
+
+    async def announced(self, tenant_id: str, action_id: str, hook: str, outcome: str, again_s: float | None) -> None:
+        """How an announcement went: again after `again_s`, or never with None."""
+
+        def write(tx: Transaction) -> None:
+            wall = tx.clock.now().wall
+            named = {"tenant_id": tenant_id, "action_id": action_id, "hook": hook, "outcome": outcome, "wall": wall}
+            tx.file.run("announcement_done", {**named, "next_at": None if again_s is None else wall + again_s})
+
+        await self._call(write)
+
+    async def next_announcement(self, tenant_id: str, hook: str, attempts_max: int) -> float | None:
+        """wall: when `take_announcements` has something next; None: never."""
+        params = {"tenant_id": tenant_id, "hook": hook, "wall": self._clock.now().wall, "attempts_max": attempts_max}
+        found = await self._patiently(lambda: self._file.value("announcements_next", params))
+        return float(found) if isinstance(found, float | int) else None
+
+    async def mark(self, tenant_id: str, kind: str, name: str, value: str) -> str | None:
+        """Keep a small fact under its name; what was there before."""
+        params = {"tenant_id": tenant_id, "kind": kind, "name": name, "value": value}
+
+        def write(tx: Transaction) -> str | None:
+            before = tx.file.value("mark_get", {"tenant_id": tenant_id, "kind": kind, "name": name})
+            tx.file.run("mark_put", {**params, "wall": tx.clock.now().wall})
+            return None if before is None else str(before)
+
+        return await self._call(write)
+
+    async def marked(self, tenant_id: str, kind: str, name: str) -> str | None:
+        """What is kept under that name."""
+        params = {"tenant_id": tenant_id, "kind": kind, "name": name}
+        found = await self._patiently(lambda: self._file.value("mark_get", params))
+        return None if found is None else str(found)
+
+    async def counts(self, tenant_id: str) -> Counts:
+        """How much there is, from one state of the file."""
+        params = {"tenant_id": tenant_id}
+
+        def by_name(query: str) -> dict[str, int]:
+            return {str(row["name"]): _number(row["count"]) for row in self._file.all(query, params)}
+
+        def read() -> Counts:
+            oldest = self._file.value("oldest_action", params)
+            return Counts(
+                runs=by_name("count_runs_open") | by_name("count_runs_over"),
+                blocked=by_name("count_runs_blocked"),
+                steps=by_name("count_steps"),
+                actions=by_name("count_actions"),
+                oldest_action_at=oldest if isinstance(oldest, float) else None,
+                leased=_number(self._file.value("count_runs_leased", params)),
+                workers=_number(self._file.value("count_workers")),
+            )
+
+        return await self._read(read)
+
+    async def evidence_counts(self, tenant_id: str, after: int) -> tuple[int, Mapping[tuple[str, str], int]]:
+        """Evidence written behind the place `after` by (verdict, source), and the place of the newest."""
+        rows = await self._rows("count_evidence", {"tenant_id": tenant_id, "after": after}, dict)
+        newest = max((_number(row["newest"]) for row in rows), default=after)
+        return newest, {(str(row["verdict"]), str(row["source"])): _number(row["count"]) for row in rows}
+
+    async def check_writable(self) -> None:
+        """Commit something of no consequence. Raises StoreUnavailable."""
+
+        def write(tx: Transaction) -> None:
+            wall = tx.clock.now().wall
+            tx.file.run("meta_put", {"key": "checked_at", "value": f"{wall:.3f}", "wall": wall})
+
+        await self._call(write)
+
+
+def _read_credential(row: Row) -> Credential:
+    what = f"credential {row['id']}"
+    permissions = codec.decode_value(str(row["permissions"]), tuple[str, ...], what)
+    return codec.convert({**row, "permissions": permissions}, Credential, what)
+
+
+def _due(row: Row) -> tuple[str, int]:
+    return str(row["id"]), _number(row["attempt"])
+
+
+def _number(value: object) -> int:
+    assert isinstance(value, int), "a count is an integer"
+    return value

@@ -1,0 +1,184 @@
+"""What every store has to do for the service: credentials, announcements, marks, counts."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from surefoot.core import events as ev
+from surefoot.core.payloads import ActionView, EvidenceDetail
+from surefoot.core.state import ActionKind, ActionStatus
+from surefoot.errors import Conflict, StoreUnavailable
+from surefoot.store.access import Credential
+from surefoot.store.port import Store
+from tests.store.bench import Bench
+from tests.store.build import TENANT, Story
+
+HOOK = "hook"
+ATTEMPTS_MAX = 3
+
+
+def fault() -> None:
+    raise OSError("the fault of this test")
+
+
+def credential(name: str = "anna", **changes: object) -> Credential:
+    made = Credential(TENANT, f"tok_{name}", "token", name, "ab" * 32, ("read", "approve:billing"), created_at=1.0)
+    return replace(made, **changes)
+
+
+async def ask(story: Story, action_id: str, expires_s: float | None = None) -> None:
+    """A question about a step that is made here."""
+    sequence = story.run.step_count + 1
+    asked = ev.ActionRequested(action_id, story.step_id(sequence), ActionKind.approve, "h", expires_s=expires_s)
+    await story.append(story.created(sequence), asked, payloads=[ActionView(action_id, b"{}", b"{}")])
+
+
+async def take(store: Store, limit: int = 10) -> list[tuple[str, int]]:
+    return await store.take_announcements(TENANT, HOOK, 60.0, limit, ATTEMPTS_MAX)
+
+
+class Access:
+    """Store.put_credential to Store.check_writable."""
+
+    async def test_a_credential_comes_back_as_it_was_kept(self, bench: Bench) -> None:
+        store, other = await bench.open(), await bench.open()
+        await store.put_credential(credential())
+        await store.put_credential(credential("bob", created_at=0.5, expires_at=7.0))
+        assert await other.credential(TENANT, "tok_anna") == credential()
+        assert [c.id for c in await other.credentials(TENANT, "token")] == ["tok_bob", "tok_anna"]
+        assert await other.credentials(TENANT, "session") == []
+        assert await other.credential(TENANT, "tok_nobody") is None
+        with pytest.raises(Conflict):
+            await store.put_credential(credential())
+
+    async def test_a_credential_of_another_tenant_does_not_exist(self, bench: Bench) -> None:
+        store = await bench.open()
+        await store.put_credential(credential())
+        assert await store.credential("another", "tok_anna") is None
+        assert await store.credentials("another", "token") == []
+        assert not await store.revoke_credential("another", "tok_anna")
+        await store.put_credential(credential(tenant_id="another"))
+        kept = await store.credential(TENANT, "tok_anna")
+        assert kept is not None and kept.revoked_at is None
+
+    async def test_a_revoked_token_ends_its_sessions_once(self, bench: Bench) -> None:
+        store = await bench.open()
+        await store.put_credential(credential())
+        await store.put_credential(credential(id="ses_1", kind="session", parent_id="tok_anna"))
+        await store.put_credential(credential(id="ses_2", kind="session", parent_id="tok_bob"))
+        assert await store.revoke_credential(TENANT, "tok_anna")
+        first = [await store.credential(TENANT, name) for name in ("tok_anna", "ses_1", "ses_2")]
+        assert [c is not None and c.revoked_at is not None for c in first] == [True, True, False]
+        assert not await store.revoke_credential(TENANT, "tok_anna")
+        assert [await store.credential(TENANT, name) for name in ("tok_anna", "ses_1", "ses_2")] == first
+        assert await store.revoke_credential(TENANT, "ses_2")
+
+    async def test_an_announcement_is_taken_by_one(self, bench: Bench) -> None:
+        stores = [await bench.open() for _ in range(4)]
+        story = await Story.begin(stores[0])
+        for number in range(5):
+            await ask(story, f"act_{number}")
+        assert await stores[0].next_announcement(TENANT, HOOK, ATTEMPTS_MAX) == 0.0
+        taken = await asyncio.gather(*[take(store) for store in stores])
+        assert sorted(item for items in taken for item in items) == [(f"act_{n}", 1) for n in range(5)]
+        assert await take(stores[0]) == []
+        due = await stores[0].next_announcement(TENANT, HOOK, ATTEMPTS_MAX)
+        assert due is not None and due > bench.clock.now().wall
+
+    async def test_an_announcement_comes_again_until_it_was_taken(self, bench: Bench) -> None:
+        store = await bench.open()
+        story = await Story.begin(store)
+        await ask(story, "act_1")
+        await ask(story, "act_2")
+        assert await take(store) == [("act_1", 1), ("act_2", 1)]
+        await store.announced(TENANT, "act_1", HOOK, "sent", None)
+        await store.announced(TENANT, "act_2", HOOK, "http_500", 5.0)
+        assert await take(store) == []
+        bench.clock.advance(6.0)
+        assert await take(store) == [("act_2", 2)]
+        bench.clock.advance(61.0)  # nobody said how it went: the process that had it is gone
+        assert await take(store) == [("act_2", 3)]
+        bench.clock.advance(61.0)
+        assert await take(store) == []
+        assert await store.next_announcement(TENANT, HOOK, ATTEMPTS_MAX) is None
+        assert await store.take_announcements(TENANT, "another hook", 60.0, 1, ATTEMPTS_MAX) == [("act_1", 1)]
+        assert await store.take_announcements("another", HOOK, 60.0, 1, ATTEMPTS_MAX) == []
+
+    async def test_what_is_decided_or_over_is_not_announced(self, bench: Bench) -> None:
+        store = await bench.open()
+        story = await Story.begin(store)
+        await ask(story, "act_1", expires_s=30.0)
+        await ask(story, "act_2")
+        await story.append(
+            ev.ActionDecided("act_2", story.step_id(2), ActionStatus.rejected, "reject", "anna", source="a place")
+        )
+        bench.clock.advance(31.0)
+        assert await take(store) == []
+        assert await store.next_announcement(TENANT, HOOK, ATTEMPTS_MAX) is None
+
+    async def test_from_where_a_decision_came_is_kept(self, bench: Bench) -> None:
+        store = await bench.open()
+        story = await Story.begin(store)
+        await ask(story, "act_1")
+        await story.append(
+            ev.ActionDecided("act_1", story.step_id(1), ActionStatus.rejected, "reject", "anna", source="a place")
+        )
+        row = await store.action(TENANT, "act_1")
+        assert (row.action.decided_by, row.action.decided_from) == ("anna", "a place")
+        assert row.decided_at is not None
+
+    async def test_marks_are_kept_by_name(self, bench: Bench) -> None:
+        store, other = await bench.open(), await bench.open()
+        assert await store.marked(TENANT, "delivery", "a") is None
+        assert await store.mark(TENANT, "delivery", "a", "1") is None
+        assert await other.mark(TENANT, "delivery", "a", "2") == "1"
+        assert await store.marked(TENANT, "delivery", "a") == "2"
+        assert await store.marked(TENANT, "trace", "a") is None
+        assert await store.marked("another", "delivery", "a") is None
+
+    async def test_counts_are_those_of_the_tenant(self, bench: Bench) -> None:
+        store = await bench.open()
+        story = await Story.begin(store, 1, owner="w")
+        await ask(story, "act_1")
+        await ask(story, "act_2")
+        over = await Story.begin(store, 2)
+        await over.complete()
+        counts = await store.counts(TENANT)
+        assert dict(counts.runs) == {story.run.status.value: 1, "completed": 1}
+        assert (dict(counts.actions), dict(counts.blocked), counts.leased) == ({"approve": 2}, {}, 1)
+        assert sum(counts.steps.values()) == 2
+        assert counts.workers == 1
+        assert counts.oldest_action_at == (await store.action(TENANT, "act_1")).created_at
+        other = await store.counts("another")
+        assert (dict(other.runs), dict(other.actions), other.leased) == ({}, {}, 0)
+
+    async def test_evidence_is_counted_from_a_place_on(self, bench: Bench) -> None:
+        store = await bench.open()
+        story = await Story.begin(store)
+        await story.begin_step()
+
+        async def look(verdict: str, source: str) -> None:
+            detail = EvidenceDetail(story.step_id(1), 1, verdict, source, None, None, None, b"{}")
+            await story.append(story.created(story.run.step_count + 1), payloads=[detail])
+
+        await look("absent", "lookup")
+        await look("absent", "lookup")
+        place, first = await store.evidence_counts(TENANT, 0)
+        assert first == {("absent", "lookup"): 2}
+        await look("found", "webhook")
+        newest, then = await store.evidence_counts(TENANT, place)
+        assert then == {("found", "webhook"): 1}
+        assert await store.evidence_counts(TENANT, newest) == (newest, {})
+        assert await store.evidence_counts("another", 0) == (0, {})
+
+    async def test_whether_it_can_be_written(self, bench: Bench) -> None:
+        store = await bench.open()
+        commits = bench.commits.count
+        await store.check_writable()
+        assert bench.commits.count == commits + 1
+        bench.commits.before = fault
+        with pytest.raises(StoreUnavailable):
+            await store.check_writable()

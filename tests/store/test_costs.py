@@ -153,6 +153,7 @@ PLANS: Mapping[str, str] = {
     "count_runs_over": "COVERING INDEX run_over (tenant_id=? AND status=?)",
     "announcements_due": "pending_action_waiting (tenant_id=?)",
     "credential_get": "sqlite_autoindex_credential_1 (tenant_id=? AND id=?)",
+    "blob_drop_transient": "blob_transient (tenant_id=? AND run_id=?)",
     "mark_get": "sqlite_autoindex_mark_1 (tenant_id=? AND kind=? AND name=?)",
 }
 

@@ -13,6 +13,7 @@ LEFT_OUT = ("testing", "demo")
 """Doubles and the demo: their codes are those of providers, or part of a story."""
 
 POSITIONS = {
+    "Problem": 1,
     "Refusal": 0,
     "fail_run": 1,
     "close_calls": 1,

@@ -11,9 +11,12 @@ from surefoot.core.state import ActionStatus, RunStatus
 from surefoot.errors import InvalidInput
 
 FILE_HELP = "a Python file or module with the agent, or either with :name"
-COMMANDS = ("demo", "worker", "runs", "actions", "doctor", "prune", "db")
+COMMANDS = ("demo", "serve", "worker", "runs", "actions", "doctor", "prune", "db")
 STORIES = ("founding", "absent", "undetermined", "rejected", "paused")
 RUNS_LIMIT = 50
+HOST_DEFAULT = "127.0.0.1"
+PORT_DEFAULT = 8100
+PORT_MAX = 65_535
 KEEP_RUNS_DAYS = 90.0
 KEEP_REQUESTS_DAYS = 30.0
 
@@ -72,6 +75,7 @@ def parser() -> Parser:
     made.add_argument("--version", action="store_true", help="show the version")
     commands = made.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     _demo(_sub(commands, "demo", "the whole story on this machine, no keys, no network", common))
+    _serve(_sub(commands, "serve", "API, web page and a worker on one store, until SIGTERM", common))
     _worker(_sub(commands, "worker", "work: claim runs and drive them, until SIGTERM", common))
     _runs(_group(commands, "runs", "start runs, look at them, talk to them, cancel them"), common)
     _actions(_group(commands, "actions", "what waits for a person, and the decisions"), common)
@@ -116,9 +120,20 @@ def _demo(made: Parser) -> None:
     made.add_argument("--keep", metavar="DIR", help="keep the store, the World's log and the agent's file there")
 
 
+def _serve(made: Parser) -> None:
+    made.add_argument("file", metavar="FILE", help=FILE_HELP)
+    made.add_argument("--host", default=HOST_DEFAULT, help="the address to listen on (default: %(default)s)")
+    made.add_argument("--port", type=_port, default=PORT_DEFAULT, help="0 takes a free one (default: %(default)s)")
+    _lease(made)
+
+
 def _worker(made: Parser) -> None:
     made.add_argument("file", metavar="FILE", help=FILE_HELP)
     made.add_argument("--until-idle", action="store_true", help="end when nothing goes on without a person")
+    _lease(made)
+
+
+def _lease(made: Parser) -> None:
     made.add_argument("--lease-seconds", type=_positive, metavar="SECONDS", help="how long a claim lasts unrenewed")
 
 
@@ -239,6 +254,13 @@ def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
+
+
+def _port(text: str) -> int:
+    port = _count_or_zero(text)
+    if port > PORT_MAX:
+        raise argparse.ArgumentTypeError(f"{text} is not a port: 0 to {PORT_MAX}")
+    return port
 
 
 def _count_or_zero(text: str) -> int:

@@ -54,6 +54,10 @@ def _dispatch(found: argparse.Namespace, settings: Settings, out: Output) -> int
             from surefoot.cli.worker import work
 
             return work(found, settings, out)
+        case ["serve"]:
+            from surefoot.cli.serve import serve
+
+            return serve(found, settings, out)
         case ["runs", verb]:
             from surefoot.cli import runs
 

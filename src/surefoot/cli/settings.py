@@ -36,6 +36,10 @@ class Settings(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         return f"Settings(store={self.store!r}, tenant={self.tenant!r})"
 
+    def of_tenant(self, tenant: str) -> Settings:
+        """The same for another tenant on the same store."""
+        return msgspec.structs.replace(self, tenant=tenant)
+
 
 def read_settings(flags: Mapping[str, object], environ: Mapping[str, str], folder: Path) -> Settings:
     """The settings of a command that runs in `folder`. Raises InvalidInput, naming where the bad value stands."""

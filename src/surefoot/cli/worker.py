@@ -41,10 +41,11 @@ def work(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     code = load(found.file)
     sf = opened(settings, out, code.agents, code.tools, schedules=code.schedules, worker=True)
     end = asyncio.run(_work(code.agents, sf, found, out))
-    _leave(end, out)
+    leave(end, out)
 
 
-def _leave(end: End, out: Output) -> NoReturn:
+def leave(end: End, out: Output) -> NoReturn:
+    """End the process, with what ended its work as the document."""
     out.note(f"worker stopped ({end})")
     out.document({"ended": end})
     sys.stdout.flush()
@@ -53,25 +54,26 @@ def _leave(end: End, out: Output) -> NoReturn:
 
 
 async def _work(agents: tuple[Agent, ...], sf: Surefoot, found: argparse.Namespace, out: Output) -> End:
-    told = _signals(out)
+    told = stop_signals(out)
     async with sf:
         worker = sf.worker
         assert worker is not None, "opened with worker=True"
         names = ", ".join(a.name for a in agents) or "no agent"
         out.note(f"worker {worker.id} (process {os.getpid()}) on {sf.store.path}: {names}")
-        told_of = _Story(sf, worker, out)
-        end = await _until_over(sf, worker, told, told_of, until_idle=found.until_idle)
+        told_of = Story(sf, worker, out)
+        end = await until_over(sf, worker, told, told_of, until_idle=found.until_idle)
         await worker.stop(REPLACE_GRACE_SECONDS if end == "unhealthy" else GRACE_SECONDS)
         await told_of.tell()
         if end == "unhealthy":
             replace_process()
         if worker.drivers:
             # A call does not end. Closing would wait for it once more; the process's end is what others can prove.
-            _leave(end, out)
+            leave(end, out)
     return end
 
 
-async def _until_over(sf: Surefoot, worker: Worker, told: asyncio.Event, told_of: _Story, *, until_idle: bool) -> End:
+async def until_over(sf: Surefoot, worker: Worker, told: asyncio.Event, told_of: Story, *, until_idle: bool) -> End:
+    """Tell what the worker does until it is `told` to stop, idle where that is asked for, or in need of replacement."""
     while not told.is_set():
         if worker.unhealthy is not None:
             return "unhealthy"
@@ -99,7 +101,7 @@ async def _idle(sf: Surefoot, worker: Worker) -> bool:
     return not worker.drivers
 
 
-def _signals(out: Output) -> asyncio.Event:
+def stop_signals(out: Output) -> asyncio.Event:
     """Set by the first SIGTERM or SIGINT; the second one ends the process at once."""
     told = asyncio.Event()
 
@@ -114,7 +116,7 @@ def _signals(out: Output) -> asyncio.Event:
     return told
 
 
-class _Story:
+class Story:
     """Tells what happens to the runs that this worker drives, a line for each event of interest since its start."""
 
     def __init__(self, sf: Surefoot, worker: Worker, out: Output) -> None:

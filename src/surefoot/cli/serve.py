@@ -1,0 +1,93 @@
+"""surefoot serve: the API, the web page and a worker, one process on one store, until told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import importlib.util
+import os
+
+from surefoot.app import Surefoot
+from surefoot.cli.output import Output
+from surefoot.cli.session import opened
+from surefoot.cli.settings import Settings, operating_system_user
+from surefoot.cli.userfile import UserCode, load
+from surefoot.cli.worker import (
+    GRACE_SECONDS,
+    REPLACE_GRACE_SECONDS,
+    End,
+    Story,
+    leave,
+    replace_process,
+    stop_signals,
+    until_over,
+)
+from surefoot.errors import InvalidInput, StoreUnavailable
+
+EXTRA = ("fastapi", "uvicorn")
+
+
+def serve(found: argparse.Namespace, settings: Settings, out: Output) -> int:
+    """Serve until SIGTERM. Raises InvalidInput (`extra_missing`, `cannot_listen`, `tokens_needed`), StoreError.
+
+    The process ends by os._exit, as a worker's does.
+    """
+    if any(importlib.util.find_spec(name) is None for name in EXTRA):
+        raise InvalidInput("`surefoot serve` needs an extra: pip install 'surefoot[serve]'", code="extra_missing")
+    code = load(found.file)
+    leave(asyncio.run(_serve(code, found, settings, out)), out)
+
+
+async def _serve(code: UserCode, found: argparse.Namespace, settings: Settings, out: Output) -> End:
+    from surefoot.server.callers import Loopback
+    from surefoot.server.factory import create_app
+    from surefoot.server.running import Running, is_loopback, listen
+
+    def of_tenant(tenant: str) -> Surefoot:
+        own = settings.of_tenant(tenant)
+        return opened(own, out, code.agents, code.tools, schedules=code.schedules, worker=True)
+
+    sock = listen(found.host, found.port)
+    _refuse_strangers(is_loopback(sock), found.host)
+    told = stop_signals(out)
+    async with of_tenant(settings.tenant) as sf:
+        doorman = Loopback(settings.tenant, operating_system_user())
+        running = Running(create_app(sf, doorman, open_tenant=of_tenant), sock)
+        serving = asyncio.ensure_future(running.serve())
+        serving.add_done_callback(lambda _: told.set())
+        names = ", ".join(a.name for a in code.agents) or "no agent"
+        out.note(f"serving {running.url} (process {os.getpid()}) on {sf.store.path}: {names}")
+        end = await _until_over(sf, told, out)
+        running.stop()
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
+        await _stop_work(sf, end, out)
+    if not running.began:
+        raise StoreUnavailable("the server could not begin; what is wrong stands above")
+    return end
+
+
+def _refuse_strangers(loopback: bool, host: str) -> None:
+    if not loopback:
+        raise InvalidInput(
+            f"--host {host} can be reached from other machines: without tokens only 127.0.0.1 is served",
+            code="tokens_needed",
+        )
+
+
+async def _until_over(sf: Surefoot, told: asyncio.Event, out: Output) -> End:
+    worker = sf.worker
+    assert worker is not None, "opened with worker=True"
+    return await until_over(sf, worker, told, Story(sf, worker, out), until_idle=False)
+
+
+async def _stop_work(sf: Surefoot, end: End, out: Output) -> None:
+    worker = sf.worker
+    assert worker is not None, "opened with worker=True"
+    await worker.stop(REPLACE_GRACE_SECONDS if end == "unhealthy" else GRACE_SECONDS)
+    if end == "unhealthy":
+        replace_process()
+    if worker.drivers:
+        # A call does not end. Closing would wait for it once more; the process's end is what others can prove.
+        leave(end, out)

@@ -1,0 +1,88 @@
+"""Who calls, and what they may do. A doorman looks at each request and says whose it is; the rest asks the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, Protocol
+from urllib.parse import urlsplit
+
+import msgspec
+from fastapi import Request
+
+from surefoot.server.problems import Problem
+
+Act = Literal["read", "start", "approve", "resolve", "admin"]
+ACTS: tuple[Act, ...] = ("read", "start", "approve", "resolve", "admin")
+LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
+"""Names by which a server on loopback may be called: a page elsewhere can point a name of its own at 127.0.0.1."""
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Who made a request. Every query starts with `tenant`; decisions are recorded under `name`.
+
+    `permissions` are acts, `approve` also narrowed: `approve:tool=NAME`, `approve:class=lookup`,
+    `approve:permission=billing`. `admin` holds all. `source` says from where, for example `token:ci` or `session`.
+    """
+
+    tenant: str
+    name: str
+    permissions: frozenset[str]
+    source: str
+
+    def may(
+        self, act: Act, *, tool: str | None = None, effect_class: str | None = None, permission: str | None = None
+    ) -> bool:
+        """Whether the caller may do this. An approval that names a `permission` needs that one, or admin."""
+        if "admin" in self.permissions:
+            return True
+        if act != "approve":
+            return act in self.permissions
+        if permission is not None:
+            return f"approve:permission={permission}" in self.permissions
+        narrowed = {f"approve:tool={tool}", f"approve:class={effect_class}"}
+        return "approve" in self.permissions or bool(narrowed & self.permissions)
+
+
+class Doorman(Protocol):
+    """Knows callers by their requests."""
+
+    def tenants(self) -> Iterable[str]:
+        """Whose runs this server works on: all tenants that `identify` can name."""
+        ...
+
+    async def identify(self, request: Request) -> Caller:
+        """The caller. Raises Problem: 401 if nobody is named, 403 if the request may not be made in this way."""
+        ...
+
+
+class Loopback:
+    """No tokens: whoever reaches this machine's own address is its user, with all permissions.
+
+    A web page must not act in the user's name: the Host is this machine's, and a request that changes something comes
+    from a page of this server or from no page at all.
+    """
+
+    def __init__(self, tenant: str, name: str) -> None:
+        self._caller = Caller(tenant, name, frozenset(ACTS), "local")
+
+    def tenants(self) -> Iterable[str]:
+        """The one tenant."""
+        return (self._caller.tenant,)
+
+    async def identify(self, request: Request) -> Caller:
+        """The machine's user. Raises Problem 403 (`foreign_host`, `foreign_origin`)."""
+        host = request.headers.get("host", "")
+        if _name_of(host) not in LOOPBACK_HOSTS:
+            raise Problem(403, "foreign_host", f"without tokens only this machine is served, not host {host!r}")
+        origin = request.headers.get("origin")
+        if origin is not None and request.method not in SAFE_METHODS and urlsplit(origin).netloc != host:
+            raise Problem(403, "foreign_origin", "a page of another origin may not act here")
+        if request.headers.get("sec-fetch-site", "none") == "cross-site":
+            raise Problem(403, "foreign_origin", "a page of another site may not ask here")
+        return self._caller
+
+
+def _name_of(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdigit() else host

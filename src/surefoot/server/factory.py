@@ -1,0 +1,61 @@
+"""The ASGI app: every router, every mount, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.resources import files
+
+from fastapi import FastAPI
+from fastapi.responses import FileResponse
+from fastapi.staticfiles import StaticFiles
+
+from surefoot.app import Surefoot
+from surefoot.server import about, openapi, people, problems, runs
+from surefoot.server.callers import Doorman
+from surefoot.server.service import OpenTenant, Service
+
+DESCRIPTION = "Runs of AI agents whose tools change the outside world: each action once, none lost."
+
+
+def create_app(sf: Surefoot, doorman: Doorman, *, open_tenant: OpenTenant | None = None) -> FastAPI:
+    """The app that serves an entered Surefoot. `open_tenant` makes the Surefoot of another tenant of the doorman's.
+
+    `app.state.service` is what endpoints are handed; its `close_streams()` ends the live streams before a shutdown.
+    """
+    service = Service(sf, doorman, open_tenant)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        await service.start()
+        yield
+        await service.stop()
+
+    app = FastAPI(
+        title="surefoot",
+        version=openapi.package_version(),
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        openapi_url="/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.service = service
+    problems.install(app)
+    app.include_router(runs.router)
+    app.include_router(people.router)
+    app.include_router(about.router)
+    _mount_page(app)
+    openapi.install(app)
+    return app
+
+
+def _mount_page(app: FastAPI) -> None:
+    """The web page: `/` and what it loads from `/page/`."""
+    folder = str(files("surefoot.server") / "page")
+    app.mount("/page", StaticFiles(directory=folder), name="page")
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> FileResponse:
+        return FileResponse(f"{folder}/index.html")

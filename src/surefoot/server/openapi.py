@@ -1,0 +1,90 @@
+"""The OpenAPI document: FastAPI knows the paths and parameters, msgspec the shapes of bodies and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from importlib.metadata import version
+from typing import TypedDict
+
+import msgspec
+from fastapi import FastAPI
+
+from surefoot.server.problems import MEDIA_TYPE, ProblemDocument
+
+REF = "#/components/schemas/{name}"
+ALWAYS = (401, 403, 503)
+"""Any request may be answered so."""
+
+_shapes: dict[str, type[msgspec.Struct]] = {"ProblemDocument": ProblemDocument}
+
+
+class Described(TypedDict, total=False):
+    """What a route says of itself beside its path and parameters."""
+
+    response_model: None
+    responses: dict[int | str, dict[str, object]]
+    openapi_extra: dict[str, object]
+
+
+def described(
+    gives: Mapping[int, type[msgspec.Struct] | None],
+    *problems: int,
+    reads: type[msgspec.Struct] | None = None,
+    media: Mapping[int, Mapping[str, object]] | None = None,
+) -> Described:
+    """What a route answers by status, the statuses of its problems, and what its body is."""
+    responses: dict[int | str, dict[str, object]] = {}
+    for status, shape in gives.items():
+        answer: dict[str, object] = {"description": HTTPStatus(status).phrase}
+        content: dict[str, object] = dict((media or {}).get(status, {}))
+        if shape is not None:
+            content["application/json"] = {"schema": _ref(shape)}
+        if content:
+            answer["content"] = content
+        responses[status] = answer
+    body_problems = () if reads is None else (400, 408, 413, 415, 422)
+    for status in sorted({*ALWAYS, *problems, *body_problems}):
+        content = {MEDIA_TYPE: {"schema": _ref(ProblemDocument)}}
+        responses[status] = {"description": HTTPStatus(status).phrase, "content": content}
+    extra: dict[str, object] = {}
+    if reads is not None:
+        extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(reads)}}}
+    return {"response_model": None, "responses": responses, "openapi_extra": extra}
+
+
+def _ref(shape: type[msgspec.Struct]) -> dict[str, str]:
+    name = shape.__name__
+    assert _shapes.setdefault(name, shape) is shape, f"two shapes are called {name}"
+    return {"$ref": REF.format(name=name)}
+
+
+def components() -> dict[str, object]:
+    """The shapes that the routes named, as JSON schemas."""
+    return msgspec.json.schema_components(_shapes.values(), schema_hook=_anything, ref_template=REF)[1]
+
+
+def _anything(kind: type) -> dict[str, object]:
+    if kind is not object:
+        raise NotImplementedError
+    return {"description": "Any JSON value."}
+
+
+def install(app: FastAPI) -> None:
+    """Let the app's document hold the shapes of bodies and answers."""
+    made = app.openapi
+
+    def document() -> dict[str, object]:
+        found = made()
+        held = found.setdefault("components", {}).setdefault("schemas", {})
+        for name in ("HTTPValidationError", "ValidationError"):
+            held.pop(name, None)
+        held.update(components())
+        return found
+
+    app.openapi = document  # type: ignore[method-assign]  # FastAPI documents this as the way
+
+
+def package_version() -> str:
+    """The version of surefoot."""
+    return version("surefoot")

@@ -1,0 +1,99 @@
+"""Endpoints of people: the inbox of questions, one question, and its one decision."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from surefoot.core.people import CHOICES
+from surefoot.core.state import ActionKind, ActionStatus
+from surefoot.errors import InvalidInput
+from surefoot.server.callers import Act
+from surefoot.server.openapi import described
+from surefoot.server.requests import KeyHeader, Visitor, body_of, read_key
+from surefoot.server.runs import LIMIT_DEFAULT, Limit
+from surefoot.server.service import Visit
+from surefoot.server.wire import ActionPage, Decide, reply
+from surefoot.snapshot import ActionView, action_view
+from surefoot.store.port import ActionRow
+
+router = APIRouter(prefix="/v1/pending-actions", tags=["people"])
+
+ACT_OF: dict[ActionKind, Act] = {
+    ActionKind.approve: "approve",
+    ActionKind.ask: "approve",
+    ActionKind.resolve: "resolve",
+    ActionKind.duplicate: "resolve",
+}
+"""What it takes to decide about each kind of question."""
+
+
+@router.get("", summary="List questions", **described({200: ActionPage}, 404, 422))
+async def list_actions(
+    visit: Visitor,
+    status: ActionStatus | None = None,
+    run_id: Annotated[str | None, Query(description="Of this run, and of the runs that work for it.")] = None,
+    cursor: Annotated[str | None, Query(description="next_cursor of the page before.")] = None,
+    limit: Limit = LIMIT_DEFAULT,
+) -> Response:
+    """Questions to people, oldest first; `status=waiting` is the inbox."""
+    visit.need("read")
+    if run_id is not None:
+        await visit.sf.store.run(visit.sf.tenant, run_id)  # an unknown run is refused, not empty
+    rows = await visit.sf.actions(status=status and status.value, run_id=run_id)
+    rows = [row for row in rows if status in (None, row.action.status)]
+    page = [row for row in rows if cursor is None or row.action.id > cursor][: limit + 1]
+    items = [action_view(row) for row in page[:limit]]
+    return reply(ActionPage(items, items[-1].id if len(page) > limit else None))
+
+
+@router.get("/{action_id}", summary="One question", **described({200: ActionView}, 404))
+async def show(visit: Visitor, action_id: str) -> Response:
+    """The exact action with its preview, its hash, who asked and until when."""
+    visit.need("read")
+    return reply(action_view(await visit.sf.store.action(visit.sf.tenant, action_id)))
+
+
+@router.post("/{action_id}/decision", summary="Decide", **described({200: ActionView}, 404, 409, reads=Decide))
+async def decide(
+    visit: Visitor, action_id: str, asked: Annotated[Decide, Depends(body_of(Decide))], key: KeyHeader = None
+) -> Response:
+    """Decide once: the first decision wins, another gets 409 with what was decided.
+
+    The same decision by the same person under the same Idempotency-Key is answered as the first time.
+    """
+    row = await visit.sf.store.action(visit.sf.tenant, action_id)
+    step = await visit.sf.store.step(visit.sf.tenant, row.action.step_id)
+    visit.need(
+        ACT_OF[row.action.kind],
+        tool=row.tool_name,
+        effect_class=step.step.rules.effect.value,
+        permission=row.action.permission,
+    )
+    return reply(action_view(await make_decision(visit, row, asked, read_key(key))))
+
+
+async def make_decision(visit: Visit, row: ActionRow, asked: Decide, key: str | None) -> ActionRow:
+    """Record the decision as the caller's. Raises NotFound, AlreadyDecided, NotAllowed, InvalidInput."""
+    sf, id, by = visit.sf, row.action.id, visit.caller.name
+    if asked.decision not in CHOICES[row.action.kind]:
+        names = ", ".join(CHOICES[row.action.kind])
+        raise InvalidInput(f"an action of kind {row.action.kind.value} is decided by: {names}", code="wrong_decision")
+    match asked.decision:
+        case "approve":
+            return await sf.approve(id, by=by, reason=asked.reason, input_hash=asked.input_hash, key=key)
+        case "reject":
+            return await sf.reject(id, by=by, reason=asked.reason, input_hash=asked.input_hash, key=key)
+        case "answer":
+            return await sf.answer(id, asked.value, by=by, key=key)
+        case outcome:
+            return await sf.resolve(
+                id,
+                outcome,
+                by=by,
+                external_resource_id=asked.external_resource_id,
+                url=asked.url,
+                reason=asked.reason,
+                key=key,
+            )

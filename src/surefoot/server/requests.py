@@ -1,0 +1,115 @@
+"""What is read from a request: who calls, the body within its limits, the Idempotency-Key."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from typing import Annotated, TypeVar
+
+import msgspec
+from fastapi import Depends, Header, Request
+
+from surefoot.errors import InvalidInput
+from surefoot.server.problems import Problem
+from surefoot.server.service import Visit, service_of
+from surefoot.vocabulary import language_of
+
+BODY_BYTES_MAX = 2_097_152
+BODY_SECONDS_MAX = 30.0
+KEY_CHARACTERS_MAX = 255
+_BARE = re.compile(r"[\x21\x23-\x2b\x2d-\x3a\x3c-\x7e]+")
+_QUOTED = re.compile(r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+async def visit(request: Request) -> Visit:
+    """Who calls. Raises Problem 401, 403."""
+    service = service_of(request)
+    caller = await service.doorman.identify(request)
+    return Visit(service.tenant(caller), caller, language_of(request.headers.get("accept-language")))
+
+
+Visitor = Annotated[Visit, Depends(visit)]
+
+
+def body_of(kind: type[T]) -> Callable[[Request, Visit], Awaitable[T]]:
+    """A dependency that reads a JSON body of this kind. Raises Problem: 400, 408, 413, 415, 422."""
+    decoder = msgspec.json.Decoder(kind)
+
+    async def read(request: Request, visit: Visitor) -> T:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise Problem(415, "not_json", f"the body is {kind or 'of no type'}; send Content-Type: application/json")
+        raw = await read_body(request)
+        try:
+            return decoder.decode(raw)
+        except msgspec.ValidationError as problem:
+            raise Problem(422, "invalid_input", f"the body does not fit: {problem}") from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+            raise Problem(400, "broken_json", f"the body is not JSON: {problem}") from None
+
+    return read
+
+
+async def read_body(request: Request, bytes_max: int = BODY_BYTES_MAX) -> bytes:
+    """The raw body. Raises Problem: 408 (too slow), 413 (too large)."""
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > bytes_max:
+        raise _too_large(bytes_max)
+    data = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS_MAX):
+            async for chunk in request.stream():
+                data += chunk
+                if len(data) > bytes_max:
+                    raise _too_large(bytes_max)
+    except TimeoutError:
+        raise Problem(408, "body_too_slow", f"the body did not come within {BODY_SECONDS_MAX:g} s") from None
+    return bytes(data)
+
+
+def _too_large(bytes_max: int) -> Problem:
+    # What is left of it is not read: the connection ends here.
+    return Problem(413, "body_too_large", f"a body has at most {bytes_max} bytes", headers={"Connection": "close"})
+
+
+KeyHeader = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        description='A text that names this request, for example `"8e03978e-40d5-43dd-bc93-6894a57f9324"`; '
+        "the quotes of the draft may be left out.",
+        json_schema_extra={"minLength": 1, "maxLength": KEY_CHARACTERS_MAX},
+    ),
+]
+
+
+def read_key(header: str | None, *, needed: bool = False) -> str | None:
+    """The key in an Idempotency-Key header, quoted or bare. Raises Problem 400."""
+    if header is None:
+        if needed:
+            raise Problem(
+                400,
+                "idempotency_key_missing",
+                "send an Idempotency-Key header with a text of your own; the same key again makes no second run",
+            )
+        return None
+    text = header.strip()
+    quoted = _QUOTED.fullmatch(text)
+    key = re.sub(r"\\(.)", r"\1", quoted[1]) if quoted else text
+    good = bool(quoted) or _BARE.fullmatch(text)
+    if not good or not key.strip() or len(key) > KEY_CHARACTERS_MAX:
+        raise Problem(
+            400,
+            "idempotency_key_malformed",
+            f'an Idempotency-Key is a quoted string such as "a-1" of 1 to {KEY_CHARACTERS_MAX} ASCII characters',
+        )
+    return key
+
+
+def checked(condition: object, message: str) -> None:
+    """Raises InvalidInput with the message unless the condition holds."""
+    if not condition:
+        raise InvalidInput(message)

@@ -1,0 +1,95 @@
+"""The server process: sockets by uvicorn, and a shutdown that ends streams first and lets answers finish."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+from fastapi import FastAPI
+
+from surefoot.errors import InvalidInput
+from surefoot.server.service import Service
+
+STOP_SECONDS = 5
+"""How long answers under way may take once the server stops."""
+BACKLOG = 2_048
+IDLE_SECONDS = 75
+"""How long an unused connection is kept, longer than most proxies keep theirs."""
+HEADER_BYTES_MAX = 65_536
+
+
+class Server(uvicorn.Server):
+    """A uvicorn server that leaves the signals to whoever started it."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """No signal is taken: `stop` is called instead."""
+        yield
+
+
+class Running:
+    """An app on a socket. `await serve()` returns after `stop()`."""
+
+    def __init__(self, app: FastAPI, sock: socket.socket) -> None:
+        self._service: Service = app.state.service
+        self._sock = sock
+        self._server = Server(
+            uvicorn.Config(
+                app,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                lifespan="on",
+                backlog=BACKLOG,
+                timeout_keep_alive=IDLE_SECONDS,
+                timeout_graceful_shutdown=STOP_SECONDS,
+                h11_max_incomplete_event_size=HEADER_BYTES_MAX,
+                ws="none",
+            )
+        )
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        host, port = self._sock.getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    async def serve(self) -> None:
+        """Answer until `stop()`, then let answers under way finish for STOP_SECONDS."""
+        await self._server.serve([self._sock])
+
+    def stop(self) -> None:
+        """Take no new connections and end the live streams: their clients come again with their cursor."""
+        self._service.close_streams()
+        self._server.should_exit = True
+
+    @property
+    def began(self) -> bool:
+        """Whether it ever answered."""
+        return self._server.started
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A bound socket. Raises InvalidInput (`cannot_listen`) naming why."""
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        sock = socket.socket(family, kind, proto)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+    except OSError as problem:
+        raise InvalidInput(
+            f"cannot listen on {host}:{port}: {problem.strerror or problem}; choose another --port or --host",
+            code="cannot_listen",
+        ) from None
+    sock.setblocking(False)
+    return sock
+
+
+def is_loopback(sock: socket.socket) -> bool:
+    """Whether only this machine reaches the socket."""
+    return ipaddress.ip_address(str(sock.getsockname()[0])).is_loopback

@@ -1,0 +1,231 @@
+"""Endpoints of runs: start, list, look, follow, talk, cancel."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+
+from surefoot.core.ids import run_of_step
+from surefoot.core.state import RunStatus
+from surefoot.errors import RunEnded
+from surefoot.server import sse
+from surefoot.server.openapi import described
+from surefoot.server.problems import Problem
+from surefoot.server.requests import KeyHeader, Visitor, body_of, read_key
+from surefoot.server.service import Visit
+from surefoot.server.wire import (
+    Cancelled,
+    EventPage,
+    MessagePage,
+    NewMessage,
+    RunPage,
+    Signal,
+    Signalled,
+    StartRun,
+    reply,
+)
+from surefoot.snapshot import RunSnapshot, message_view, public_event, run_summary
+
+router = APIRouter(prefix="/v1/runs", tags=["runs"])
+
+LIMIT_DEFAULT = 50
+LIMIT_MAX = 500
+SEQUENCE_MAX = 2**53
+_DIGITS = frozenset("0123456789")
+Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="How many at most.")]
+
+
+@router.post(
+    "",
+    status_code=201,
+    summary="Start a run",
+    **described({201: RunSnapshot, 200: RunSnapshot}, 404, 409, reads=StartRun),
+)
+async def start(
+    visit: Visitor, asked: Annotated[StartRun, Depends(body_of(StartRun))], key: KeyHeader = None
+) -> Response:
+    """Start a run: 201 with its snapshot.
+
+    The Idempotency-Key is needed. The same key with the same body answers 200 with the run that was made first, as it
+    stands now; with another body 422; while the first request is under way 409. A key holds as long as its run is kept.
+    """
+    visit.need("start")
+    name = read_key(key, needed=True)
+    assert name is not None
+    if name in visit.starting:
+        raise Problem(
+            409, "request_under_way", "the first request with this key is under way", headers={"Retry-After": "1"}
+        )
+    visit.starting.add(name)
+    try:
+        known = await visit.sf.store.run_of_key(visit.sf.tenant, name)
+        run = await visit.sf.start(
+            asked.agent,
+            asked.input,
+            key=name,
+            conversation_id=asked.conversation_id,
+            metadata=asked.metadata,
+            by=visit.caller.name,
+        )
+    finally:
+        visit.starting.discard(name)
+    run = await visit.sf.snapshot(run.id, visit.language)
+    return reply(run, 200 if run.id == known else 201, {"Location": f"/v1/runs/{run.id}"})
+
+
+@router.get("", summary="List runs", **described({200: RunPage}, 422))
+async def list_runs(
+    visit: Visitor,
+    status: RunStatus | None = None,
+    agent: str | None = None,
+    cursor: Annotated[str | None, Query(description="next_cursor of the page before.")] = None,
+    limit: Limit = LIMIT_DEFAULT,
+) -> Response:
+    """Runs, newest first."""
+    visit.need("read")
+    rows = await visit.sf.store.runs(
+        visit.sf.tenant, status=status and status.value, agent=agent, before=cursor, limit=limit + 1
+    )
+    items = [run_summary(row, visit.language) for row in rows[:limit]]
+    return reply(RunPage(items, items[-1].id if len(rows) > limit else None))
+
+
+@router.get("/{run_id}", summary="One run", **described({200: RunSnapshot}, 404))
+async def show(visit: Visitor, run_id: str) -> Response:
+    """The snapshot: then follow the events above its `last_event_sequence`."""
+    visit.need("read")
+    return reply(await visit.sf.snapshot(run_id, visit.language))
+
+
+LastEventId = Annotated[
+    str | None,
+    Header(alias="Last-Event-ID", description="The id of the last event that came, instead of after."),
+]
+
+
+@router.get(
+    "/{run_id}/events",
+    summary="Events of a run",
+    **described(
+        {200: EventPage, 204: None}, 404, 409, 422, media={200: {sse.MEDIA_TYPE: {"schema": {"type": "string"}}}}
+    ),
+)
+async def events(
+    request: Request,
+    visit: Visitor,
+    run_id: str,
+    after: Annotated[int, Query(ge=0, le=SEQUENCE_MAX, description="Events with a higher sequence.")] = 0,
+    limit: Limit = LIMIT_MAX,
+    last_event_id: LastEventId = None,
+) -> Response:
+    """Events above a cursor, in order: a live stream with `Accept: text/event-stream`, else a page.
+
+    The ids of a stream are sequences of events. Frames without an id are `text` (what the model writes now, stored
+    nowhere) and `end` (the run is over and all is told), after which the stream ends; asked again from there it is 204.
+    """
+    visit.need("read")
+    if last_event_id is not None:
+        after = _sequence(last_event_id)
+    row = await visit.sf.store.run(visit.sf.tenant, run_id)
+    tail, ended = row.run.event_sequence, row.run.ended
+    if after > tail:
+        raise Problem(
+            409,
+            "cursor_ahead",
+            f"the run has events up to {tail} only: it is not the run, or not the store, that the cursor came from; "
+            "read the snapshot again",
+            details={"last_event_sequence": tail},
+        )
+    if sse.MEDIA_TYPE in request.headers.get("accept", ""):
+        if ended and after == tail:
+            return Response(status_code=204, headers={"Cache-Control": "no-store"})
+        return sse.EventStream(visit.streams.reading(run_id, after, tail))
+    lines = await visit.sf.store.events(visit.sf.tenant, run_id, after, limit)
+    last = lines[-1].sequence if lines else after
+    return reply(EventPage([public_event(line) for line in lines], last, ended and last >= tail))
+
+
+def _sequence(text: str) -> int:
+    if not text or not set(text) <= _DIGITS or len(text) > len(str(SEQUENCE_MAX)):
+        raise Problem(422, "invalid_input", "Last-Event-ID is the id of an event, a whole number")
+    return int(text)
+
+
+@router.get("/{run_id}/messages", summary="The conversation of a run", **described({200: MessagePage}, 404, 422))
+async def messages(
+    visit: Visitor,
+    run_id: str,
+    cursor: Annotated[int, Query(ge=-1, le=SEQUENCE_MAX, description="next_cursor of the page before.")] = -1,
+    limit: Limit = LIMIT_DEFAULT,
+) -> Response:
+    """Messages of the user, the assistant and the tools, in order."""
+    visit.need("read")
+    return reply(await _messages(visit, run_id, cursor, limit))
+
+
+async def _messages(visit: Visit, run_id: str, cursor: int, limit: int) -> MessagePage:
+    store, tenant = visit.sf.store, visit.sf.tenant
+    conversation = (await store.run(tenant, run_id)).run.conversation_id
+    rows = await store.messages(tenant, conversation, cursor)
+    items = [message_view(row) for row in rows[:limit]]
+    if len(rows) > limit:
+        return MessagePage(items, [], str(items[-1].position))
+    return MessagePage(items, [message_view(row) for row in await store.queued(tenant, conversation)], None)
+
+
+@router.post(
+    "/{run_id}/messages",
+    status_code=202,
+    summary="A new message",
+    **described({202: RunSnapshot}, 404, 409, reads=NewMessage),
+)
+async def message(visit: Visitor, run_id: str, said: Annotated[NewMessage, Depends(body_of(NewMessage))]) -> Response:
+    """A message of the user to a run under way; an ended run answers 409 with how to go on."""
+    visit.need("start")
+    try:
+        await visit.sf.message(run_id, said.text, by=visit.caller.name)
+    except RunEnded as ended:
+        conversation = (await visit.sf.store.run(visit.sf.tenant, run_id)).run.conversation_id
+        raise Problem(
+            409,
+            ended.code,
+            f'the run has ended: POST /v1/runs with "conversation_id": "{conversation}" goes on',
+            details={"conversation_id": conversation},
+        ) from None
+    return reply(await visit.sf.snapshot(run_id, visit.language), 202)
+
+
+@router.post(
+    "/{run_id}/signals", status_code=202, summary="A signal", **described({202: Signalled}, 404, 409, reads=Signal)
+)
+async def signal(
+    visit: Visitor, run_id: str, sent: Annotated[Signal, Depends(body_of(Signal))], key: KeyHeader = None
+) -> Response:
+    """Tell a run that something has happened; the same signal under the same Idempotency-Key is one signal."""
+    visit.need("start")
+    new = await visit.sf.signal(run_id, sent.name, sent.value, key=read_key(key), by=visit.caller.name)
+    return reply(Signalled(run_id, new), 202)
+
+
+@router.post(
+    "/{run_id}/retry", status_code=201, summary="Take up a run", **described({201: RunSnapshot}, 404, 409, 422)
+)
+async def retry(visit: Visitor, run_id: str) -> Response:
+    """Take up a failed or cancelled run in a new one with a fresh budget; asked again, it is the same new run."""
+    visit.need("start")
+    run = await visit.sf.retry(run_id, by=visit.caller.name)
+    run = await visit.sf.snapshot(run.id, visit.language)
+    return reply(run, 201, {"Location": f"/v1/runs/{run.id}"})
+
+
+@router.post("/{run_id}/cancel", status_code=202, summary="Cancel a run", **described({202: Cancelled}, 404, 409))
+async def cancel(visit: Visitor, run_id: str) -> Response:
+    """Stop a run. From this answer on nothing is sent for it; it lists the calls that may have been sent before."""
+    visit.need("start")
+    sent = await visit.sf.cancel(run_id, by=visit.caller.name)
+    run = await visit.sf.snapshot(run_id, visit.language)
+    # The runs of agents that worked for it are cancelled with it: their calls are listed too.
+    every = [await visit.sf.snapshot(id, visit.language) for id in dict.fromkeys(run_of_step(one) for one in sent)]
+    steps = [step for one in every for step in one.steps if step.id in sent]
+    return reply(Cancelled(run.id, run.status, steps), 202)

@@ -1,0 +1,89 @@
+"""What every endpoint is handed: the tenant that a caller belongs to, its runs and its streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fastapi import Request
+
+from surefoot.app import Surefoot
+from surefoot.errors import NotFound
+from surefoot.server.callers import Act, Caller, Doorman
+from surefoot.server.problems import Problem
+from surefoot.server.streams import Streams
+
+OpenTenant = Callable[[str], Surefoot]
+"""A Surefoot of another tenant on the same store, not yet entered."""
+
+
+class Tenant:
+    """One tenant's runs, and who follows them in this process."""
+
+    def __init__(self, sf: Surefoot) -> None:
+        self.sf = sf
+        self.streams = Streams(sf)
+        self.starting: set[str] = set()
+        """Idempotency keys of starts that are under way here."""
+
+
+class Service:
+    """The tenants of this process and the doorman who tells whose a request is."""
+
+    def __init__(self, sf: Surefoot, doorman: Doorman, open_tenant: OpenTenant | None = None) -> None:
+        self.doorman = doorman
+        self.own = Tenant(sf)
+        """The tenant that the process was started for; its worker and store say how the process is."""
+        self.tenants = {sf.tenant: self.own}
+        self._open_tenant = open_tenant
+
+    async def start(self) -> None:
+        """Begin to work for every tenant that the doorman knows. Raises StoreError."""
+        for name in self.doorman.tenants():
+            if name not in self.tenants and self._open_tenant is not None:
+                self.tenants[name] = Tenant(await self._open_tenant(name).__aenter__())
+
+    def close_streams(self) -> None:
+        """End every live stream; clients come again."""
+        for tenant in self.tenants.values():
+            tenant.streams.close()
+
+    async def stop(self) -> None:
+        """End the streams, and stop the work of the tenants that `start` began."""
+        self.close_streams()
+        for tenant in self.tenants.values():
+            if tenant is not self.own:
+                await tenant.sf.close()
+
+    def tenant(self, caller: Caller) -> Tenant:
+        """The caller's tenant. Raises NotFound."""
+        found = self.tenants.get(caller.tenant)
+        if found is None:
+            raise NotFound(f"this server does not work for tenant {caller.tenant!r}", code="unknown_tenant")
+        return found
+
+
+class Visit(Tenant):
+    """One request: its caller, the caller's tenant, and the language of texts."""
+
+    def __init__(self, tenant: Tenant, caller: Caller, language: str) -> None:
+        self.sf = tenant.sf
+        self.streams = tenant.streams
+        self.starting = tenant.starting
+        self.caller = caller
+        self.language = language
+
+    def need(
+        self, act: Act, *, tool: str | None = None, effect_class: str | None = None, permission: str | None = None
+    ) -> None:
+        """Raises Problem 403 (`not_permitted`) where the caller may not do this."""
+        if not self.caller.may(act, tool=tool, effect_class=effect_class, permission=permission):
+            what = f"{act}:permission={permission}" if permission else act
+            about = f" for {tool}" if tool else ""
+            raise Problem(403, "not_permitted", f"{self.caller.name} may not {act}{about}; it takes {what} or admin")
+
+
+def service_of(request: Request) -> Service:
+    """The service of the app that serves this request."""
+    service = request.app.state.service
+    assert isinstance(service, Service)
+    return service

@@ -1,0 +1,73 @@
+"""An answer of server-sent events: writes what a reader has, keeps the connection alive, and lets slow clients go."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractContextManager
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from surefoot.errors import SurefootError
+from surefoot.server.streams import Reader, control_frame
+
+MEDIA_TYPE = "text/event-stream"
+KEEP_ALIVE_SECONDS = 15.0
+"""After so long without a frame a comment is sent, so that proxies keep the connection and a dead one is noticed."""
+SEND_SECONDS_MAX = 30.0
+"""A client that takes nothing for so long is let go; it comes again with its cursor."""
+RETRY_MILLISECONDS = 1_000
+HEADERS = {
+    "Content-Type": f"{MEDIA_TYPE}; charset=utf-8",
+    "Cache-Control": "no-store",
+    # nginx would hold events back.
+    "X-Accel-Buffering": "no",
+}
+
+
+class EventStream(Response):
+    """Events to one client until the run is over, the client leaves, is too slow, or the server stops."""
+
+    def __init__(self, reading: AbstractContextManager[Reader], keep_alive_s: float = KEEP_ALIVE_SECONDS) -> None:
+        super().__init__(headers=HEADERS)
+        del self.headers["content-length"]
+        self._reading = reading
+        self._keep_alive_s = keep_alive_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Write the stream."""
+        with self._reading as reader:
+            leaving = asyncio.ensure_future(_notice_leaving(receive, reader))
+            try:
+                async with asyncio.timeout(SEND_SECONDS_MAX):
+                    await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                    await _write(send, b"retry: %d\n\n" % RETRY_MILLISECONDS)
+                await self._frames(reader, send)
+                async with asyncio.timeout(SEND_SECONDS_MAX):
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
+            except (TimeoutError, OSError):
+                # Too slow, or gone: nothing more can be said on this connection.
+                return
+            finally:
+                leaving.cancel()
+
+    async def _frames(self, reader: Reader, send: Send) -> None:
+        try:
+            while (chunk := await reader.next(self._keep_alive_s)) is not None:
+                async with asyncio.timeout(SEND_SECONDS_MAX):
+                    await _write(send, chunk or b": alive\n\n")
+        except SurefootError:
+            return  # it cannot be read just now: the client comes again and is told why
+        if reader.over:
+            async with asyncio.timeout(SEND_SECONDS_MAX):
+                await _write(send, control_frame("end", {"last_event_sequence": reader.after}))
+
+
+async def _write(send: Send, data: bytes) -> None:
+    await send({"type": "http.response.body", "body": data, "more_body": True})
+
+
+async def _notice_leaving(receive: Receive, reader: Reader) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    reader.leave()

@@ -1,0 +1,240 @@
+"""Live events: server-sent events of one run, from any cursor, for many readers at once.
+
+One feed follows a run in the store, whoever and however many read it, and keeps the newest frames as bytes. A reader
+has a cursor and no queue: what the feed does not hold any more is read from the store in pages, so a slow reader costs
+one chunk of memory. The only ids are the sequences of events; all other frames are control frames and have none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Iterator
+
+import msgspec
+
+from surefoot.agent.texts import FRAMES_MAX as TEXTS_MAX
+from surefoot.agent.texts import TextFrame
+from surefoot.app import Surefoot
+from surefoot.core.evolve import Recorded
+from surefoot.errors import SurefootError
+from surefoot.server.problems import Problem
+from surefoot.snapshot import public_event
+
+LOOK_AGAIN_SECONDS = 5.0
+"""A feed looks at its run again after this even if nothing was noticed."""
+PAGE_EVENTS = 200
+FEED_FRAMES_MAX = 512
+"""Frames that a feed keeps; readers that are further behind read the store."""
+CHUNK_BYTES = 65_536
+"""About so much is written at once."""
+READERS_MAX = 10_000
+"""Of one tenant in this process."""
+
+
+def event_frame(line: Recorded) -> bytes:
+    """An event with its sequence as id; the type stands in the data, so that one listener gets all of them."""
+    return b"id: %d\ndata: %s\n\n" % (line.sequence, msgspec.json.encode(public_event(line)))
+
+
+def control_frame(name: str, data: object) -> bytes:
+    """A frame without id: it never moves a client's cursor."""
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(data))
+
+
+class Feed:
+    """One run, followed once for all of its readers."""
+
+    def __init__(self, sf: Surefoot, run_id: str, tail: int) -> None:
+        self.tail = tail
+        """The sequence of the newest event that was read."""
+        self.ended = False
+        """The run is over and every event that it had then was read."""
+        self.failed = False
+        """It could not be followed: readers come again."""
+        self.readers: set[Reader] = set()
+        self._sf = sf
+        self._run_id = run_id
+        self._frames: deque[bytes] = deque(maxlen=FEED_FRAMES_MAX)
+        self._texts: deque[TextFrame] = deque(maxlen=TEXTS_MAX)
+        self._texts_count = 0
+        self._attempt: tuple[str, int] | None = None
+        self._attempt_count = 0
+        self._tasks = [asyncio.ensure_future(self._follow()), asyncio.ensure_future(self._read_texts())]
+
+    def close(self) -> None:
+        """Follow no longer."""
+        for task in self._tasks:
+            task.cancel()
+
+    def holds(self, after: int) -> bool:
+        """Whether every event above `after` that was read is still at hand."""
+        return after >= self.tail - len(self._frames)
+
+    def frames_above(self, after: int) -> tuple[bytes, int]:
+        """About a chunk of what stands above `after`, and the cursor behind it. Only where `holds(after)`."""
+        first = after - (self.tail - len(self._frames))
+        out: list[bytes] = []
+        size = 0
+        for index in range(first, len(self._frames)):
+            if size >= CHUNK_BYTES:
+                break
+            out.append(self._frames[index])
+            size += len(out[-1])
+        return b"".join(out), after + len(out)
+
+    def texts_cursor(self) -> int:
+        """Where a new reader begins: at the start of the text that is being written, if there is one."""
+        return self._texts_count if self._attempt is None else self._attempt_count
+
+    def texts_above(self, cursor: int) -> tuple[bytes, int]:
+        """The text frames above a cursor, the first marked where others were lost before it, and the new cursor."""
+        oldest = self._texts_count - len(self._texts)
+        frames = list(self._texts)[max(cursor - oldest, 0) :]
+        if frames and cursor < oldest:
+            frames[0] = msgspec.structs.replace(frames[0], missed=True)
+        return b"".join(control_frame("text", frame) for frame in frames), self._texts_count
+
+    async def _follow(self) -> None:
+        store, tenant = self._sf.store, self._sf.tenant
+        try:
+            with contextlib.closing(store.follow(self._run_id)) as following:
+                while not self.ended:
+                    run = await following.changed(LOOK_AGAIN_SECONDS)
+                    run = run or (await store.run(tenant, self._run_id)).run
+                    while run.event_sequence > self.tail:
+                        self._take(await store.events(tenant, self._run_id, self.tail, PAGE_EVENTS))
+                    self.ended = run.ended
+                    if self.ended:
+                        self._wake()
+        except SurefootError:
+            self.failed = True
+            self._wake()
+
+    def _take(self, lines: list[Recorded]) -> None:
+        for line in lines:
+            self._frames.append(event_frame(line))
+            self.tail = line.sequence
+        self._wake()
+
+    async def _read_texts(self) -> None:
+        # What cannot be read of texts is no loss: the message that is written down replaces them.
+        with contextlib.suppress(SurefootError):
+            async for frame in self._sf.texts(self._run_id):
+                attempt = (frame.step_id, frame.attempt)
+                if attempt != self._attempt:
+                    self._attempt, self._attempt_count = attempt, self._texts_count
+                if frame.over:
+                    self._attempt = None
+                self._texts.append(frame)
+                self._texts_count += 1
+                self._wake()
+
+    def _wake(self) -> None:
+        for reader in self.readers:
+            reader.wake()
+
+
+class Reader:
+    """One client's place in a run's events."""
+
+    def __init__(self, sf: Surefoot, run_id: str, feed: Feed, after: int) -> None:
+        self.gone = False
+        """The client has left, or the server stops."""
+        self.after = after
+        self._sf = sf
+        self._run_id = run_id
+        self._feed = feed
+        self._texts = feed.texts_cursor()
+        self._there = asyncio.Event()
+
+    def wake(self) -> None:
+        """There is something to look at."""
+        self._there.set()
+
+    def leave(self) -> None:
+        """The client has left, or the server stops."""
+        self.gone = True
+        self._there.set()
+
+    @property
+    def over(self) -> bool:
+        """All events of a run that has ended are sent."""
+        return self._feed.ended and self.after >= self._feed.tail
+
+    async def next(self, timeout_s: float) -> bytes | None:
+        """The next chunk of frames, b"" if there was none for `timeout_s`, None at the end of the stream."""
+        while not self.gone:
+            self._there.clear()
+            texts, self._texts = self._feed.texts_above(self._texts)
+            events = await self._events()
+            if texts or events:
+                return texts + events
+            if self.over or self._feed.failed:
+                return None
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._there.wait()
+            except TimeoutError:
+                return b""
+        return None
+
+    async def _events(self) -> bytes:
+        if self.after >= self._feed.tail:
+            return b""
+        if self._feed.holds(self.after):
+            chunk, self.after = self._feed.frames_above(self.after)
+            return chunk
+        lines = await self._sf.store.events(self._sf.tenant, self._run_id, self.after, PAGE_EVENTS)
+        self.after = lines[-1].sequence
+        return b"".join(map(event_frame, lines))
+
+
+class Streams:
+    """The feeds and readers of one tenant in this process."""
+
+    def __init__(self, sf: Surefoot) -> None:
+        self._sf = sf
+        self._feeds: dict[str, Feed] = {}
+        self._count = 0
+        self._closed = False
+
+    @property
+    def count(self) -> int:
+        """Readers now."""
+        return self._count
+
+    @contextlib.contextmanager
+    def reading(self, run_id: str, after: int, tail: int) -> Iterator[Reader]:
+        """A reader from behind `after` on; `tail` is the run's last sequence as it was just read.
+
+        Raises Problem 503 (`too_many_streams`, `stopping`).
+        """
+        if self._closed:
+            raise Problem(503, "stopping", "the server is stopping; come again", headers={"Retry-After": "1"})
+        if self._count >= READERS_MAX:
+            raise Problem(503, "too_many_streams", f"{READERS_MAX} clients read already; read pages instead")
+        feed = self._feeds.get(run_id)
+        if feed is None or feed.failed:
+            feed = self._feeds[run_id] = Feed(self._sf, run_id, tail)
+        reader = Reader(self._sf, run_id, feed, after)
+        feed.readers.add(reader)
+        self._count += 1
+        try:
+            yield reader
+        finally:
+            self._count -= 1
+            feed.readers.discard(reader)
+            if not feed.readers:
+                feed.close()
+                if self._feeds.get(run_id) is feed:
+                    del self._feeds[run_id]
+
+    def close(self) -> None:
+        """End every stream; clients come again with their cursor. No new ones begin."""
+        self._closed = True
+        for feed in self._feeds.values():
+            for reader in feed.readers:
+                reader.leave()
+            feed.close()

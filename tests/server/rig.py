@@ -134,10 +134,10 @@ class Served(Web):
         super().__init__(eventually_sync(self._listens, "the server to listen", seconds_max=60))
         eventually_sync(self._answers, "the server to answer", seconds_max=60)
 
-    def _listens(self) -> str | None:
+    def _listens(self) -> str:
         assert self.process.poll() is None, self.log.read_text()
         found = re.search(r"^serving (http://\S+) ", self.log.read_text(), re.MULTILINE)
-        return found[1] if found else None
+        return found[1] if found else ""
 
     def _answers(self) -> bool:
         try:

@@ -4,38 +4,64 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 
+from benchmarks import speed
+from benchmarks.peers import Peers, ready_peers
 from benchmarks.profiling import write_profile
-from benchmarks.rounds import FULL, OURS, QUICK, measure_rounds
-from benchmarks.summary import lines
-from benchmarks.tables import bars_table, speed_tables
+from benchmarks.report import Results, figures, load, save
+from benchmarks.rounds import FULL, QUICK
+
+PARTS = ("speed",)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="two short rounds: to look, not to publish")
-    parser.add_argument("--rounds", type=int, help="rounds of each cell")
+    parser.add_argument("--quick", action="store_true", help="two short rounds, printed only: to look, not to publish")
+    parser.add_argument("--only", default=",".join(PARTS), help=f"parts, comma-separated (all: {','.join(PARTS)})")
+    parser.add_argument("--no-peers", action="store_true", help="surefoot and the floors alone, printed only")
+    parser.add_argument("--rounds", type=int, help="rounds of each cell of the speed table (5, quick: 2)")
     parser.add_argument("--at-once", default="1,64", help="runs at once, comma-separated (default: 1,64)")
     parser.add_argument("--steps", default="20,1", help="steps of a run, comma-separated (default: 20,1)")
+    parser.add_argument("--write", action="store_true", help="keep the figures in README.md although they are --quick")
+    parser.add_argument("--render", action="store_true", help="only make README.md and the plot anew from results.json")
     parser.add_argument("--profile", action="store_true", help="only write profile.md: where the time of a step goes")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    unknown = set(asked.only.split(",")) - set(PARTS)
+    if unknown:
+        parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    return asked
 
 
 def _tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
+def _measure(asked: argparse.Namespace, results: Results) -> None:
+    parts = asked.only.split(",")
+    effort = QUICK if asked.quick else FULL
+    effort = replace(effort, rounds=asked.rounds or effort.rounds)
+    peers = Peers() if asked.no_peers else ready_peers(_tell)
+    if "speed" in parts:
+        shapes = [(int(steps), int(n)) for steps in asked.steps.split(",") for n in asked.at_once.split(",")]
+        results.speed = speed.measure(peers, shapes, effort, _tell)
+
+
 def main() -> int:
-    """Measure, and print what was found."""
+    """Measure, print what was found, and keep it in README.md unless it is a look only."""
     asked = _arguments()
     if asked.profile:
         write_profile(_tell)
         return 0
-    effort = QUICK if asked.quick else FULL
-    shapes = [(int(steps), int(n)) for steps in asked.steps.split(",") for n in asked.at_once.split(",")]
-    measured = measure_rounds(OURS, shapes, effort, _tell)
-    table = lines(measured)
-    print(f"{speed_tables(table)}\n\n{bars_table(table)}")
+    if asked.render:
+        save(load())
+        return 0
+    keep = asked.write or not (asked.quick or asked.no_peers)
+    results = load() if keep else Results()
+    _measure(asked, results)
+    print(figures(results))
+    if keep:
+        save(results)
     return 0
 
 

@@ -31,7 +31,7 @@ class Program:
 
 
 FLOOR = Program("floor: two commits a step", "floors", "floor")
-GROUPED = Program("floor, grouped", "floors", "floor-grouped")
+GROUPED = Program("grouped floor", "floors", "floor-grouped")
 PERFORM = Program("surefoot `perform()`", "ours", "perform")
 LOOP = Program("surefoot, whole loop", "ours", "loop")
 OURS = (FLOOR, GROUPED, PERFORM, LOOP)

@@ -1,10 +1,31 @@
-"""The figures as Markdown, the same for the terminal and for README.md."""
+"""Figures as Markdown, the same for the terminal and for README.md."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from benchmarks.summary import BARS, Line, Spread, reached
+from benchmarks.summary import Spread
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A bar: what is to be reached first, what in the end, and what was measured. A ceiling is not to be exceeded."""
+
+    what: str
+    first: float
+    aim: float
+    got: float
+    shown: str
+    ceiling: bool
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        sign = -1 if self.ceiling else 1
+        if sign * self.got >= sign * self.aim:
+            return "aim reached"
+        return "passed" if sign * self.got >= sign * self.first else "**missed**"
 
 
 def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -12,12 +33,9 @@ def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
 
     def line(cells: Sequence[str]) -> str:
-        first, *others = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-        return (
-            "| "
-            + " | ".join((first, *(cell.strip().rjust(w) for cell, w in zip(others, widths[1:], strict=True))))
-            + " |"
-        )
+        first, *others = cells
+        aligned = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        return "| " + " | ".join([first.ljust(widths[0]), *aligned]) + " |"
 
     rule = "|" + "|".join(["-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:])]) + "|"
     return "\n".join([line(head), rule, *map(line, rows)])
@@ -38,61 +56,10 @@ def ratio(value: Spread | None) -> str:
     return "" if value is None else f"**{value.median:.2f}** [{value.least:.2f}..{value.most:.2f}]"
 
 
-def speed_tables(table: Sequence[Line]) -> str:
-    """One table for each number of steps and of runs at once."""
-    shapes = list(dict.fromkeys((line.steps, line.at_once) for line in table))
-    return "\n\n".join(
-        f"### {at_once} at once, {_steps(steps)}\n\n"
-        + _speed([line for line in table if (line.steps, line.at_once) == (steps, at_once)])
-        for steps, at_once in shapes
-    )
-
-
-def _steps(steps: int) -> str:
-    return f"runs of {steps} steps" if steps > 1 else "runs of 1 step"
-
-
-def _speed(table: Sequence[Line]) -> str:
-    head = (
-        "",
-        "steps/s",
-        "turns/s",
-        "x floor",
-        "x grouped floor",
-        "gap p50",
-        "p99",
-        "p99/p50",
-        "CPU µs a step",
-        "others",
-    )
-    rows = [
-        (
-            line.program,
-            with_spread(line.rate),
-            number(line.turn_rate.median) if line.turn_rate else "",
-            ratio(line.ratio_plain),
-            ratio(line.ratio_grouped),
-            f"{number(line.gap_p50_ms)} ms",
-            f"{number(line.gap_p99_ms)} ms",
-            f"{line.fairness:.1f}",
-            number(line.cpu_us),
-            f"{line.others.median:.1f} [{line.others.least:.1f}..{line.others.most:.1f}]",
-        )
-        for line in table
-    ]
-    return grid(head, rows)
-
-
-def bars_table(table: Sequence[Line]) -> str:
+def bars(judged: Sequence[Judged]) -> str:
     """What is to be reached, and what was."""
-    rows = []
-    for bar in BARS:
-        got = reached(bar, table)
-        if got is None:
-            continue
-        row = f"{bar.program}, {bar.at_once} at once, over the {bar.floor.split(':')[0].replace('floor, ', '')} floor"
-        verdict = "aim reached" if got.median >= bar.aim else "passed" if got.median >= bar.first else "**missed**"
-        rows.append(
-            (row.replace("the floor floor", "the floor"), f"{bar.first:g}", f"{bar.aim:g}", ratio(got), verdict)
-        )
-    return grid(("bar", "first", "aim", "measured", ""), rows) if rows else ""
+    rows = [
+        (one.what, f"{'≤' if one.ceiling else '≥'} {one.first:g}", f"{one.aim:g}", one.shown, one.verdict)
+        for one in judged
+    ]
+    return grid(("bar", "first", "aim", "measured", ""), rows)

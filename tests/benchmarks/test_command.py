@@ -1,0 +1,50 @@
+"""The benchmark's command works: measured shortly, judged by nobody. No time is asserted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.programs.lanes import Cell, Meter
+from benchmarks.report import README, load, with_figures
+from benchmarks.tables import Judged
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_quick_run_measures_surefoot_beside_its_floors() -> None:
+    words = ["--quick", "--no-peers", "--rounds", "1", "--steps", "4", "--at-once", "1,4", "--only", "speed"]
+    before = README.read_bytes()
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", *words], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    for row in ("floor: two commits a step", "grouped floor", "surefoot `perform()`", "surefoot, whole loop"):
+        assert sum(line.startswith(f"| {row} ") for line in done.stdout.splitlines()) == 2, done.stdout
+    assert README.read_bytes() == before, "a look is not published"
+
+
+def test_the_readme_holds_the_figures_that_were_kept() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert with_figures(text, load()) == text, "run: python -m benchmarks --render"
+
+
+def test_a_lost_step_is_not_counted_as_done(tmp_path: Path) -> None:
+    meter = Meter(Cell("loop", tmp_path, steps=2, at_once=1, runs_min=1, seconds_min=0.0), 2, 1)
+    (name,) = meter.names()
+    meter.ticks.tick(name)
+    meter.ended(0.0)
+    with pytest.raises(AssertionError, match="1 steps were seen in 1 runs, not 2"):
+        meter.sample()
+
+
+def test_a_bar_is_judged_by_its_side() -> None:
+    def verdict(got: float, *, ceiling: bool) -> str:
+        first, aim = (3.0, 2.0) if ceiling else (2.0, 3.0)
+        return Judged("it", first, aim, got, "", ceiling=ceiling).verdict
+
+    assert [verdict(got, ceiling=False) for got in (1.9, 2.0, 3.0)] == ["**missed**", "passed", "aim reached"]
+    assert [verdict(got, ceiling=True) for got in (3.1, 3.0, 2.0)] == ["**missed**", "passed", "aim reached"]

@@ -18,13 +18,13 @@ from surefoot.agent.agent import Agent
 from surefoot.agent.children import child_run, know
 from surefoot.agent.decisions import Decisions
 from surefoot.agent.loop import AgentLoop
-from surefoot.agent.messages import user_body
+from surefoot.agent.messages import given_text, user_body
 from surefoot.agent.model import Model
 from surefoot.agent.performing import compensations_of, performing_run, receipt_of
 from surefoot.agent.providers import resolve_model
 from surefoot.agent.schedule import Schedule
 from surefoot.agent.scheduling import Scheduler, agents_of, check_schedules
-from surefoot.agent.starting import PERFORM, NewRun, create_run, new_id, run_again
+from surefoot.agent.starting import PERFORM, NewRun, agent_run, create_run, new_id, run_again
 from surefoot.agent.texts import TextFrame, Texts, frames
 from surefoot.agent.tools import DECLARED, Tool, ToolCall
 from surefoot.core import policy
@@ -32,14 +32,9 @@ from surefoot.core.decide import add_message
 from surefoot.core.people import Decision
 from surefoot.core.redact import Redactor
 from surefoot.core.state import ActionKind, Run, Step
-from surefoot.core.values import canonical, clean_text, digest
 from surefoot.doors import Doors
 from surefoot.effects import Absent, Found, Receipt, Undetermined
-from surefoot.errors import (
-    InvalidInput,
-    NotFound,
-    WaitTimeout,
-)
+from surefoot.errors import InvalidInput, NotFound, WaitTimeout
 from surefoot.http import system_doors
 from surefoot.runtime.children import calls_run, cancel_tree, rests
 from surefoot.runtime.context import Context
@@ -230,26 +225,31 @@ class Surefoot(Decisions):
 
         Raises NotFound (agent, conversation), KeyReused, NotAllowed (`conversation_busy`), InvalidInput.
         """
+        new = self.new_run(agent, input, key=key, conversation_id=conversation_id, metadata=metadata, by=by)
+        return await self.snapshot((await self.begin(new))[0].id)
+
+    def new_run(
+        self,
+        agent: str | Agent,
+        input: str,
+        *,
+        key: str | None = None,
+        conversation_id: str | None = None,
+        metadata: Mapping[str, object] | None = None,
+        by: str = "program",
+    ) -> NewRun:
+        """What `begin` makes a run of. Raises NotFound (agent), InvalidInput."""
         name = agent if isinstance(agent, str) else agent.name
         known = self.agents.get(name)
         if known is None:
             names = ", ".join(sorted(self.agents)) or "none"
             raise NotFound(f"no agent {name!r} here; known: {names}", code="unknown_agent")
-        text = _text(input, "input")
-        new = NewRun(
-            agent=name,
-            version=known.version,
-            kind="agent",
-            limits=known.limits,
-            by=by,
-            key=key,
-            asked=digest(canonical([name, text, conversation_id, dict(metadata or {})])),
-            body=user_body(self.redactor.text(text)),
-            conversation_id=conversation_id,
-            metadata=metadata or {},
-        )
-        run = await self._create(new, self._free_worker())
-        return await self.snapshot(run.id)
+        text = self.redactor.text(said := given_text(input, "input"))
+        return agent_run((name, known.version, known.limits), (said, text), by, key, conversation_id, metadata or {})
+
+    async def begin(self, new: NewRun) -> tuple[Run, bool]:
+        """The run, and whether it was made now; False where its key had made it before. Raises as `start` does."""
+        return await self._create_or_find(new, self._free_worker())
 
     def _free_worker(self) -> Worker | None:
         free = self._worker is not None and self._worker.free > 0 and self._claims
@@ -274,6 +274,9 @@ class Surefoot(Decisions):
         return await self.snapshot(run.id)
 
     async def _create(self, new: NewRun, worker: Worker | None) -> Run:
+        return (await self._create_or_find(new, worker))[0]
+
+    async def _create_or_find(self, new: NewRun, worker: Worker | None) -> tuple[Run, bool]:
         before = self.store.now().mono
         run, made = await create_run(self.context, new, None if worker is None else worker.id)
         if made and worker is not None:
@@ -282,7 +285,7 @@ class Surefoot(Decisions):
             worker.drive(run, loop, Claimed(run.id, 1, before + self._lease_s, owner_died=False))
         elif self._worker is not None:
             self._worker.wake()
-        return run
+        return run, made
 
     async def snapshot(self, run_id: str, language: str = "en") -> RunSnapshot:
         """The run as clients see it. Raises NotFound."""
@@ -349,7 +352,7 @@ class Surefoot(Decisions):
 
     async def message(self, run_id: str, text: str, *, by: str = "program") -> None:
         """A user message; it waits until every open call has its result. Raises RunEnded, NotFound."""
-        body = user_body(self.redactor.text(_text(text, "text")))
+        body = user_body(self.redactor.text(given_text(text, "text")))
         message_id = new_id(self.context, "msg")
         handle = await handle_of(self.context, run_id)
         await handle.decide(lambda d: add_message(d, message_id, "user", body))
@@ -435,12 +438,6 @@ class Surefoot(Decisions):
         run_id, new = await report_about(self.context, key, look)
         self._wake(run_id)
         return new
-
-
-def _text(value: object, name: str) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise InvalidInput(f"{name} is a text that is not empty")
-    return clean_text(value)
 
 
 def run_sync(main: Coroutine[object, object, T]) -> T:

@@ -133,7 +133,7 @@ PLANS: Mapping[str, str] = {
     "attempts_live": "step_live (tenant_id=? AND run_id=?)",
     "steps_asked": "pending_action_run (tenant_id=? AND run_id=? AND status=?)",
     "actions_waiting": "pending_action_run (tenant_id=? AND run_id=? AND status=?)",
-    "actions_list_waiting": "pending_action_waiting (tenant_id=?)",
+    "actions_list_waiting": "pending_action_waiting (tenant_id=? AND arrival>?)",
     "claimable_ready": "run_ready (tenant_id=? AND ready_at<?)",
     "claimable_awake": "run_wake (tenant_id=? AND wake_at<?)",
     "next_ready": "run_ready (tenant_id=?",

@@ -24,6 +24,7 @@ from surefoot.agent.model import (
 )
 from surefoot.core.ids import call_id, run_of_step
 from surefoot.core.text import clean_text
+from surefoot.errors import InvalidInput
 from surefoot.store.port import MessageRow
 
 WIRE_ID_CHARACTERS_MAX = 40
@@ -67,6 +68,13 @@ class ResultBody(msgspec.Struct, frozen=True):
     content: object
     code: str | None = None
     is_error: bool = False
+
+
+def given_text(value: object, name: str) -> str:
+    """A text that somebody gave, under the value rule. Raises InvalidInput for what is none, or blank."""
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidInput(f"{name} is a text that is not empty")
+    return clean_text(value)
 
 
 def user_body(text: str) -> bytes:

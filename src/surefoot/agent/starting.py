@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from surefoot.agent.messages import user_body
 from surefoot.agent.prepare import Preparer
 from surefoot.agent.tools import ToolCall
 from surefoot.core import events as ev
@@ -48,6 +49,31 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
 def new_id(ctx: Context, prefix: str) -> str:
     """A fresh id."""
     return mint(prefix, ctx.doors.clock.now().wall, ctx.doors.entropy.token(RANDOM_BYTES))
+
+
+def agent_run(
+    agent: tuple[str, str, Limits],
+    text: tuple[str, str],
+    by: str,
+    key: str | None,
+    conversation_id: str | None,
+    metadata: Mapping[str, object],
+) -> NewRun:
+    """A run of an agent (name, version, limits) with the user's text as it was given, and as it is kept."""
+    name, version, limits = agent
+    given, kept = text
+    return NewRun(
+        agent=name,
+        version=version,
+        kind="agent",
+        limits=limits,
+        by=by,
+        key=key,
+        asked=digest(canonical([name, given, conversation_id, dict(metadata)])),
+        body=user_body(kept),
+        conversation_id=conversation_id,
+        metadata=metadata,
+    )
 
 
 async def create_run(ctx: Context, new: NewRun, lease_owner: str | None) -> tuple[Run, bool]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from surefoot.agent.agent import Agent
+from surefoot.errors import StoreError
 from surefoot.server.openapi import described
 from surefoot.server.requests import Visitor
 from surefoot.server.service import service_of
@@ -33,9 +34,22 @@ async def healthz() -> Response:
 
 @router.get("/readyz", summary="Does work go on", **described({200: Readiness}))
 async def readyz(request: Request) -> Response:
-    """Whether the store can be read and the worker is well: 200, or 503 with what is wrong."""
-    sf = service_of(request).own.sf
-    worker = sf.worker
-    wrong = "this process has no worker" if worker is None else worker.unhealthy
-    readiness = Readiness(wrong is None, None, wrong, [])
+    """Whether the store can be written and every worker is well: 200, or 503 with what is wrong.
+
+    Runs that cannot be read or whose code is missing are told, and are no reason to take the process out of service.
+    """
+    wrong_store: str | None = None
+    workers: list[str] = []
+    blocked: dict[str, int] = {}
+    for name, tenant in service_of(request).tenants.items():
+        sf = tenant.sf
+        if sf.worker is None or sf.worker.unhealthy is not None:
+            workers.append(f"{name}: {'no worker' if sf.worker is None else sf.worker.unhealthy}")
+        try:
+            await sf.store.check_writable()
+            for code, count in (await sf.store.counts(sf.tenant)).blocked.items():
+                blocked[code] = blocked.get(code, 0) + count
+        except StoreError as problem:
+            wrong_store = problem.code
+    readiness = Readiness(wrong_store is None and not workers, wrong_store, "; ".join(workers) or None, blocked)
     return reply(readiness, 200 if readiness.ready else 503)

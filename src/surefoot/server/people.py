@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from surefoot.core.people import CHOICES
 from surefoot.core.state import ActionKind, ActionStatus
-from surefoot.errors import InvalidInput
+from surefoot.errors import InvalidInput, NotFound
 from surefoot.server.callers import Act
 from surefoot.server.openapi import described
 from surefoot.server.requests import KeyHeader, Visitor, body_of, read_key
@@ -39,13 +39,23 @@ async def list_actions(
 ) -> Response:
     """Questions to people, oldest first; `status=waiting` is the inbox."""
     visit.need("read")
+    store, tenant = visit.sf.store, visit.sf.tenant
     if run_id is not None:
-        await visit.sf.store.run(visit.sf.tenant, run_id)  # an unknown run is refused, not empty
-    rows = await visit.sf.actions(status=status and status.value, run_id=run_id)
-    rows = [row for row in rows if status in (None, row.action.status)]
-    page = [row for row in rows if cursor is None or row.action.id > cursor][: limit + 1]
-    items = [action_view(row) for row in page[:limit]]
-    return reply(ActionPage(items, items[-1].id if len(page) > limit else None))
+        await store.run(tenant, run_id)  # an unknown run is refused, not empty
+    if cursor is not None:
+        await _known_cursor(visit, cursor)
+    rows = await store.actions(
+        tenant, status=status and status.value, run_id=run_id, below=True, after=cursor, limit=limit + 1
+    )
+    items = [action_view(row) for row in rows[:limit]]
+    return reply(ActionPage(items, items[-1].id if len(rows) > limit else None))
+
+
+async def _known_cursor(visit: Visit, cursor: str) -> None:
+    try:
+        await visit.sf.store.action(visit.sf.tenant, cursor)
+    except NotFound:
+        raise InvalidInput("cursor is no next_cursor of this list; begin without it", code="bad_cursor") from None
 
 
 @router.get("/{action_id}", summary="One question", **described({200: ActionView}, 404))
@@ -76,17 +86,17 @@ async def decide(
 
 async def make_decision(visit: Visit, row: ActionRow, asked: Decide, key: str | None) -> ActionRow:
     """Record the decision as the caller's. Raises NotFound, AlreadyDecided, NotAllowed, InvalidInput."""
-    sf, id, by = visit.sf, row.action.id, visit.caller.name
+    sf, id, by, source = visit.sf, row.action.id, visit.caller.name, visit.caller.source
     if asked.decision not in CHOICES[row.action.kind]:
         names = ", ".join(CHOICES[row.action.kind])
         raise InvalidInput(f"an action of kind {row.action.kind.value} is decided by: {names}", code="wrong_decision")
     match asked.decision:
         case "approve":
-            return await sf.approve(id, by=by, reason=asked.reason, input_hash=asked.input_hash, key=key)
+            return await sf.approve(id, by=by, reason=asked.reason, input_hash=asked.input_hash, key=key, source=source)
         case "reject":
-            return await sf.reject(id, by=by, reason=asked.reason, input_hash=asked.input_hash, key=key)
+            return await sf.reject(id, by=by, reason=asked.reason, input_hash=asked.input_hash, key=key, source=source)
         case "answer":
-            return await sf.answer(id, asked.value, by=by, key=key)
+            return await sf.answer(id, asked.value, by=by, key=key, source=source)
         case outcome:
             return await sf.resolve(
                 id,
@@ -96,4 +106,5 @@ async def make_decision(visit: Visit, row: ActionRow, asked: Decide, key: str | 
                 url=asked.url,
                 reason=asked.reason,
                 key=key,
+                source=source,
             )

@@ -59,8 +59,7 @@ async def start(
         )
     visit.starting.add(name)
     try:
-        known = await visit.sf.store.run_of_key(visit.sf.tenant, name)
-        run = await visit.sf.start(
+        new = visit.sf.new_run(
             asked.agent,
             asked.input,
             key=name,
@@ -68,10 +67,11 @@ async def start(
             metadata=asked.metadata,
             by=visit.caller.name,
         )
+        run, made = await visit.sf.begin(new)
     finally:
         visit.starting.discard(name)
-    run = await visit.sf.snapshot(run.id, visit.language)
-    return reply(run, 200 if run.id == known else 201, {"Location": f"/v1/runs/{run.id}"})
+    snapshot = await visit.sf.snapshot(run.id, visit.language)
+    return reply(snapshot, 201 if made else 200, {"Location": f"/v1/runs/{run.id}"})
 
 
 @router.get("", summary="List runs", **described({200: RunPage}, 422))
@@ -167,7 +167,7 @@ async def messages(
 async def _messages(visit: Visit, run_id: str, cursor: int, limit: int) -> MessagePage:
     store, tenant = visit.sf.store, visit.sf.tenant
     conversation = (await store.run(tenant, run_id)).run.conversation_id
-    rows = await store.messages(tenant, conversation, cursor)
+    rows = await store.messages(tenant, conversation, cursor, limit + 1)
     items = [message_view(row) for row in rows[:limit]]
     if len(rows) > limit:
         return MessagePage(items, [], str(items[-1].position))

@@ -131,7 +131,8 @@ class Readiness(msgspec.Struct, frozen=True):
     ready: bool
     store: str | None
     worker: str | None
-    unreadable_runs: list[str]
+    blocked_runs: dict[str, int]
+    """How many runs no worker can take, by why: unreadable, unknown_agent, unknown_tool."""
 
 
 def reply(value: msgspec.Struct, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -340,17 +340,22 @@ class Store(AccessStore, Protocol):
         status: str | None = None,
         run_id: str | None = None,
         below: bool = False,
+        after: str | None = None,
         limit: int = 1000,
     ) -> list[ActionRow]:
-        """Actions, oldest first; with `below` also those of the runs that work for `run_id`, and for them."""
+        """Actions, oldest first, from behind the action `after` on; with `below` also those of the runs that work for
+        `run_id`, and for them.
+        """
         ...
 
     async def events(self, tenant_id: str, run_id: str, after: int, limit: int) -> list[Recorded]:
         """Events with a sequence above `after`, in order. Raises NotFound."""
         ...
 
-    async def messages(self, tenant_id: str, conversation_id: str, after: int = -1) -> list[MessageRow]:
-        """Placed messages with a position above `after`, in order."""
+    async def messages(
+        self, tenant_id: str, conversation_id: str, after: int = -1, limit: int | None = None
+    ) -> list[MessageRow]:
+        """Placed messages with a position above `after`, in order, at most `limit`."""
         ...
 
     async def queued(self, tenant_id: str, conversation_id: str) -> list[MessageRow]:

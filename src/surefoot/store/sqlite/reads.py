@@ -108,10 +108,11 @@ class SqliteReads:
         status: str | None = None,
         run_id: str | None = None,
         below: bool = False,
+        after: str | None = None,
         limit: int = 1000,
     ) -> list[ActionRow]:
         """Actions, oldest first; with `below` also those of the runs that work for `run_id`, and for them."""
-        params = {"tenant_id": tenant_id, "status": status, "run_id": run_id, "limit": limit}
+        params = {"tenant_id": tenant_id, "status": status, "run_id": run_id, "after": after, "limit": limit}
         query = (
             "actions_below_run"
             if run_id is not None and below
@@ -134,9 +135,12 @@ class SqliteReads:
 
         return await self._read(read)
 
-    async def messages(self, tenant_id: str, conversation_id: str, after: int = -1) -> list[MessageRow]:
+    async def messages(
+        self, tenant_id: str, conversation_id: str, after: int = -1, limit: int | None = None
+    ) -> list[MessageRow]:
         """Placed messages with a position above `after`, in order."""
-        params = {"tenant_id": tenant_id, "conversation_id": conversation_id, "after": after}
+        taken = -1 if limit is None else limit
+        params = {"tenant_id": tenant_id, "conversation_id": conversation_id, "after": after, "limit": taken}
         return await self._rows("messages_placed", params, records.read_message)
 
     async def queued(self, tenant_id: str, conversation_id: str) -> list[MessageRow]:

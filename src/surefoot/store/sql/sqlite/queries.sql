@@ -587,6 +587,9 @@ WHERE pending_action.tenant_id = :tenant_id AND pending_action.id = :action_id
 SELECT pending_action.*, step.tool_name FROM pending_action
 LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.id = pending_action.step_id
 WHERE pending_action.tenant_id = :tenant_id AND (:status IS NULL OR pending_action.status = :status)
+    AND pending_action.arrival > coalesce(
+        (SELECT arrival FROM pending_action WHERE tenant_id = :tenant_id AND id = :after), 0
+    )
 ORDER BY pending_action.arrival LIMIT :limit
 
 -- name: actions_list_waiting
@@ -594,6 +597,9 @@ ORDER BY pending_action.arrival LIMIT :limit
 SELECT pending_action.*, step.tool_name FROM pending_action
 LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.id = pending_action.step_id
 WHERE pending_action.tenant_id = :tenant_id AND pending_action.status = 'waiting'
+    AND pending_action.arrival > coalesce(
+        (SELECT arrival FROM pending_action WHERE tenant_id = :tenant_id AND id = :after), 0
+    )
 ORDER BY pending_action.arrival LIMIT :limit
 
 -- name: actions_of_run
@@ -602,6 +608,9 @@ SELECT pending_action.*, step.tool_name FROM pending_action
 LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.id = pending_action.step_id
 WHERE pending_action.tenant_id = :tenant_id AND pending_action.run_id = :run_id
     AND (:status IS NULL OR pending_action.status = :status)
+    AND pending_action.arrival > coalesce(
+        (SELECT arrival FROM pending_action WHERE tenant_id = :tenant_id AND id = :after), 0
+    )
 ORDER BY pending_action.arrival LIMIT :limit
 
 -- name: actions_below_run
@@ -614,7 +623,10 @@ WITH RECURSIVE below (id) AS (
 SELECT pending_action.*, step.tool_name FROM below
 CROSS JOIN pending_action ON pending_action.tenant_id = :tenant_id AND pending_action.run_id = below.id
 LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.id = pending_action.step_id
-WHERE :status IS NULL OR pending_action.status = :status
+WHERE (:status IS NULL OR pending_action.status = :status)
+    AND pending_action.arrival > coalesce(
+        (SELECT arrival FROM pending_action WHERE tenant_id = :tenant_id AND id = :after), 0
+    )
 ORDER BY pending_action.arrival LIMIT :limit
 
 -- name: events_after
@@ -626,6 +638,7 @@ WHERE tenant_id = :tenant_id AND run_id = :run_id AND sequence > :after ORDER BY
 -- The conversation in order.
 SELECT * FROM message
 WHERE tenant_id = :tenant_id AND conversation_id = :conversation_id AND position > :after ORDER BY position
+LIMIT :limit
 
 -- name: messages_queued
 -- What waits for a place, in the order of arrival.

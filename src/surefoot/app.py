@@ -129,7 +129,7 @@ class Surefoot(Decisions):
             doors=self.doors,
             registry=self._registry,
             signer=KeyringSigner(keyring),
-            key_id=keyring.key_id,
+            keyring=keyring,
             secrets=secrets,
             redactor=self.redactor,
             lease_s=self._lease_s,

@@ -61,6 +61,7 @@ class Access:
         assert await store.credentials("another", "token") == []
         assert not await store.revoke_credential("another", "tok_anna")
         await store.put_credential(credential(tenant_id="another"))
+        assert await store.token_tenants() == ["another", TENANT]
         kept = await store.credential(TENANT, "tok_anna")
         assert kept is not None and kept.revoked_at is None
 

@@ -280,6 +280,7 @@ _NET = {
     r"(?:-----END [A-Z0-9 ]{0,30}PRIVATE KEY-----)?",
     "github_token": r"(?<![A-Za-z0-9_])(?:gh[pousr]_[A-Za-z0-9]{16,255}|github_pat_[A-Za-z0-9_]{20,255})",
     "gitlab_token": r"(?<![A-Za-z0-9_-])glpat-[A-Za-z0-9_-]{16,100}",
+    "surefoot_token": r"(?<![A-Za-z0-9_])sf[ts]_[a-z2-7]{1,400}_[0-9a-z]{26}_[a-z2-7]{52}",
     "slack_token": r"(?<![A-Za-z0-9-])xox[abeoprs]-[A-Za-z0-9-]{10,250}",
     "stripe_key": r"(?<![A-Za-z0-9_])(?:sk|rk|pk|whsec)_(?:(?:live|test)_)?[A-Za-z0-9]{16,250}",
     "model_key": r"(?<![A-Za-z0-9_-])sk-[A-Za-z0-9_-]{16,250}",
@@ -303,7 +304,7 @@ def _net() -> re.Pattern[str]:
 def _hint() -> re.Pattern[str]:
     """One cheap look: without any of these words no pattern can hit."""
     return re.compile(
-        r"PRIVATE KEY|gh[pousr]_|github_pat_|glpat-|xox|[srp]k[_-]|whsec|AIza|AKIA|ASIA|eyJ|://"
+        r"PRIVATE KEY|gh[pousr]_|github_pat_|glpat-|xox|sf[ts]_|[srp]k[_-]|whsec|AIza|AKIA|ASIA|eyJ|://"
         r"|(?i:bearer|basic|token|passw|pwd|passphrase|secret|api[_-]?key|access[_-]?key)"
     )
 

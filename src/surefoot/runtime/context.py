@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import msgspec
 
 from surefoot.core import policy
+from surefoot.core.marker import Keyring
 from surefoot.core.redact import Redactor
 from surefoot.core.state import Attempt, Run, Step
 from surefoot.doors import Doors
@@ -34,13 +35,18 @@ class Context(msgspec.Struct, frozen=True):
     doors: Doors
     registry: Registry
     signer: Signer
-    key_id: str
+    keyring: Keyring
     secrets: SecretSource
     redactor: Redactor
     lease_s: float = policy.LEASE_SECONDS_DEFAULT
     log: Callable[[str], None] = print
     start_child: StartChild = no_child
     """Starts the run that works on a call, once; later it answers with the same run."""
+
+    @property
+    def key_id(self) -> str:
+        """The id of the key that signs markers."""
+        return self.keyring.key_id
 
     def reading(self, run_id: str, tool_name: str) -> Operation:
         """An operation for looking only, of a call that is not written down yet."""

@@ -37,13 +37,20 @@ class EnvironmentSecrets:
         value = os.environ.get(name)
         if value:
             self._redactor.add(name, value)
-            for part in value.split(",") if "," in value else ():
-                self._redactor.add(name, part.strip())
+            for part in _parts(name, value):
+                self._redactor.add(name, part)
         return value or None
 
     def add(self, name: str, value: str) -> None:
         """Know a secret that no variable holds: one from a file, or a token that was issued to us."""
         self._redactor.add(name, value)
+
+
+def _parts(name: str, value: str) -> list[str]:
+    """The secrets inside a setting of several. Names and permissions that stand beside tokens are ordinary words."""
+    if name == "SUREFOOT_TOKENS":
+        return [word for word in value.replace(";", " ").split() if len(word) >= SECRET_BYTES]
+    return [part.strip() for part in value.split(",")] if "," in value else []
 
 
 def load_keyring(secret: str | None, beside: str | None, entropy: Entropy, redactor: Redactor) -> Keyring:

@@ -67,6 +67,10 @@ class AccessStore(Protocol):
         """All of a kind, oldest first."""
         ...
 
+    async def token_tenants(self) -> list[str]:
+        """The tenants that have a token which was not revoked: whose runs a server has to work on."""
+        ...
+
     async def revoke_credential(self, tenant_id: str, credential_id: str) -> bool:
         """End it, and the sessions that began with it, now and for ever. False where there was nothing to end."""
         ...

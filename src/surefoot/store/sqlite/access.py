@@ -43,6 +43,10 @@ class SqliteAccess(SqliteReads):
         """All of a kind, oldest first."""
         return await self._rows("credentials_list", {"tenant_id": tenant_id, "kind": kind}, _read_credential)
 
+    async def token_tenants(self) -> list[str]:
+        """The tenants that have a token which was not revoked."""
+        return await self._rows("token_tenants", {}, lambda row: str(row["tenant_id"]))
+
     async def revoke_credential(self, tenant_id: str, credential_id: str) -> bool:
         """End it, and the sessions that began with it. False where there was nothing to end."""
 

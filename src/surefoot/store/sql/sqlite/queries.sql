@@ -668,6 +668,10 @@ SELECT * FROM credential WHERE tenant_id = :tenant_id AND id = :id
 -- All of a kind, oldest first.
 SELECT * FROM credential WHERE tenant_id = :tenant_id AND kind = :kind ORDER BY created_at, id
 
+-- name: token_tenants
+-- Whose tokens there are: a lookup across tenants.
+SELECT DISTINCT tenant_id FROM credential WHERE kind = 'token' AND revoked_at IS NULL ORDER BY tenant_id
+
 -- name: credential_revoke
 -- The end of a token with its sessions, or of a session. Guard: it has not ended before.
 UPDATE credential SET revoked_at = :wall, updated_at = :wall

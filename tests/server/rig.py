@@ -46,7 +46,8 @@ class Reply(msgspec.Struct, frozen=True):
         """The code of the problem that it is."""
         assert self.headers["content-type"] == PROBLEM, self
         problem = self.record()
-        assert problem["status"] == self.status and {"title", "detail", "code", "type", "details"} == set(problem), self
+        assert problem["status"] == self.status, self
+        assert {"title", "status", "detail", "code", "type", "details"} == set(problem), self
         return str(problem["code"])
 
 

@@ -11,7 +11,7 @@ from surefoot.core.state import ActionStatus, RunStatus
 from surefoot.errors import InvalidInput
 
 FILE_HELP = "a Python file or module with the agent, or either with :name"
-COMMANDS = ("demo", "serve", "worker", "runs", "actions", "doctor", "prune", "db")
+COMMANDS = ("demo", "serve", "worker", "runs", "actions", "tokens", "doctor", "prune", "db")
 STORIES = ("founding", "absent", "undetermined", "rejected", "paused")
 RUNS_LIMIT = 50
 HOST_DEFAULT = "127.0.0.1"
@@ -79,6 +79,7 @@ def parser() -> Parser:
     _worker(_sub(commands, "worker", "work: claim runs and drive them, until SIGTERM", common))
     _runs(_group(commands, "runs", "start runs, look at them, talk to them, cancel them"), common)
     _actions(_group(commands, "actions", "what waits for a person, and the decisions"), common)
+    _tokens(_group(commands, "tokens", "API tokens: who may call the server, and what they may do"), common)
     _sub(commands, "doctor", "rows against events, open questions, stuck runs, damaged files", common)
     _prune(_sub(commands, "prune", "remove old runs that have ended, and requests that nobody needs any more", common))
     _sub(
@@ -124,6 +125,13 @@ def _serve(made: Parser) -> None:
     made.add_argument("file", metavar="FILE", help=FILE_HELP)
     made.add_argument("--host", default=HOST_DEFAULT, help="the address to listen on (default: %(default)s)")
     made.add_argument("--port", type=_port, default=PORT_DEFAULT, help="0 takes a free one (default: %(default)s)")
+    made.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name by which browsers call this server; repeat it for more",
+    )
     _lease(made)
 
 
@@ -208,6 +216,22 @@ def _actions(verbs: Commands[Parser], common: Parser) -> None:
     resolve.add_argument("--url", metavar="U", help="its link")
     answer = _decision(_sub(verbs, "answer", "answer a question of the agent, or of surefoot", common), reason=False)
     answer.add_argument("value", metavar="VALUE", help="JSON; what is not JSON counts as a text")
+
+
+def _tokens(verbs: Commands[Parser], common: Parser) -> None:
+    create = _sub(verbs, "create", "make a token; it is shown this once", common)
+    create.add_argument("name", metavar="NAME", help="whose it is: what stands under its decisions")
+    create.add_argument(
+        "--permission",
+        action="append",
+        required=True,
+        metavar="WORD",
+        help="read, start, approve, resolve, evidence, admin; approve:tool=T, approve:class=C, approve:permission=P; "
+        "repeat it for more",
+    )
+    create.add_argument("--expires-days", type=_positive, metavar="DAYS", help="how long it is good (default: no end)")
+    _sub(verbs, "list", "the tokens, without their secrets", common)
+    _sub(verbs, "revoke", "end a token and the sessions that began with it", common).add_argument("id", metavar="TOKEN")
 
 
 def _decision(made: Parser, *, reason: bool = True) -> Parser:

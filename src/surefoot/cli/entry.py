@@ -58,6 +58,10 @@ def _dispatch(found: argparse.Namespace, settings: Settings, out: Output) -> int
             from surefoot.cli.serve import serve
 
             return serve(found, settings, out)
+        case ["tokens", verb]:
+            from surefoot.cli import tokens
+
+            return asyncio.run(tokens.COMMANDS[verb](found, settings, out))
         case ["runs", verb]:
             from surefoot.cli import runs
 

@@ -7,6 +7,8 @@ import asyncio
 import contextlib
 import importlib.util
 import os
+import platform
+from typing import TYPE_CHECKING
 
 from surefoot.app import Surefoot
 from surefoot.cli.output import Output
@@ -25,6 +27,9 @@ from surefoot.cli.worker import (
 )
 from surefoot.errors import InvalidInput, StoreUnavailable
 
+if TYPE_CHECKING:
+    from surefoot.server.callers import Doorman
+
 EXTRA = ("fastapi", "uvicorn")
 
 
@@ -40,7 +45,6 @@ def serve(found: argparse.Namespace, settings: Settings, out: Output) -> int:
 
 
 async def _serve(code: UserCode, found: argparse.Namespace, settings: Settings, out: Output) -> End:
-    from surefoot.server.callers import Loopback
     from surefoot.server.factory import create_app
     from surefoot.server.running import Running, is_loopback, listen
 
@@ -49,10 +53,9 @@ async def _serve(code: UserCode, found: argparse.Namespace, settings: Settings, 
         return opened(own, out, code.agents, code.tools, schedules=code.schedules, worker=True)
 
     sock = listen(found.host, found.port)
-    _refuse_strangers(is_loopback(sock), found.host)
     told = stop_signals(out)
     async with of_tenant(settings.tenant) as sf:
-        doorman = Loopback(settings.tenant, operating_system_user())
+        doorman = await _doorman(sf, found, settings, loopback=is_loopback(sock))
         running = Running(create_app(sf, doorman, open_tenant=of_tenant), sock)
         serving = asyncio.ensure_future(running.serve())
         serving.add_done_callback(lambda _: told.set())
@@ -68,12 +71,24 @@ async def _serve(code: UserCode, found: argparse.Namespace, settings: Settings, 
     return end
 
 
-def _refuse_strangers(loopback: bool, host: str) -> None:
+async def _doorman(sf: Surefoot, found: argparse.Namespace, settings: Settings, *, loopback: bool) -> Doorman:
+    """With tokens, whoever shows one; without, the user of this machine. Raises InvalidInput (`tokens_needed`)."""
+    from surefoot.server.callers import Loopback
+    from surefoot.server.doorman import TokenDoorman
+    from surefoot.server.tokens import Tokens, read_given
+
+    given = read_given(settings.tokens or "", settings.tenant)
+    tenants = await sf.store.token_tenants()
+    if given or tenants:
+        tokens = Tokens(sf.store, sf.doors.clock, sf.doors.entropy, given)
+        return TokenDoorman(tokens, tenants, [found.host, platform.node(), *found.allow_host])
     if not loopback:
         raise InvalidInput(
-            f"--host {host} can be reached from other machines: without tokens only 127.0.0.1 is served",
+            f"--host {found.host} can be reached from other machines: without tokens only 127.0.0.1 is served; "
+            "`surefoot tokens create NAME --permission admin` makes one",
             code="tokens_needed",
         )
+    return Loopback(settings.tenant, operating_system_user())
 
 
 async def _until_over(sf: Surefoot, told: asyncio.Event, out: Output) -> End:

@@ -30,6 +30,8 @@ class Settings(msgspec.Struct, frozen=True):
     tenant: str
     lease_seconds: float
     secret: str | None
+    tokens: str | None
+    """API tokens, as `surefoot.server.tokens.read_given` reads them."""
     language: str
     """Of the display texts: SUREFOOT_LANG, else the locale."""
 
@@ -62,6 +64,7 @@ def read_settings(flags: Mapping[str, object], environ: Mapping[str, str], folde
         tenant=_text(given("tenant"), TENANT_DEFAULT),
         lease_seconds=_seconds(given("lease_seconds")),
         secret=_text(given("secret"), "") or None,
+        tokens=_text(given("tokens"), "") or None,
         language=language_of(locale),
     )
 

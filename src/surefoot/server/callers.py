@@ -11,8 +11,8 @@ from fastapi import Request
 
 from surefoot.server.problems import Problem
 
-Act = Literal["read", "start", "approve", "resolve", "admin"]
-ACTS: tuple[Act, ...] = ("read", "start", "approve", "resolve", "admin")
+Act = Literal["read", "start", "approve", "resolve", "evidence", "admin"]
+ACTS: tuple[Act, ...] = ("read", "start", "approve", "resolve", "evidence", "admin")
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 """Names by which a server on loopback may be called: a page elsewhere can point a name of its own at 127.0.0.1."""
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -73,7 +73,7 @@ class Loopback:
     async def identify(self, request: Request) -> Caller:
         """The machine's user. Raises Problem 403 (`foreign_host`, `foreign_origin`)."""
         host = request.headers.get("host", "")
-        if _name_of(host) not in LOOPBACK_HOSTS:
+        if name_of(host) not in LOOPBACK_HOSTS:
             raise Problem(403, "foreign_host", f"without tokens only this machine is served, not host {host!r}")
         origin = request.headers.get("origin")
         if origin is not None and request.method not in SAFE_METHODS and urlsplit(origin).netloc != host:
@@ -83,6 +83,7 @@ class Loopback:
         return self._caller
 
 
-def _name_of(host: str) -> str:
+def name_of(host: str) -> str:
+    """A Host header without its port."""
     name, colon, port = host.rpartition(":")
     return name if colon and port.isdigit() else host

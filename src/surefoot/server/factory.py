@@ -11,7 +11,7 @@ from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 
 from surefoot.app import Surefoot
-from surefoot.server import about, openapi, people, problems, runs
+from surefoot.server import about, openapi, people, problems, runs, sessions
 from surefoot.server.callers import Doorman
 from surefoot.server.service import OpenTenant, Service
 
@@ -46,6 +46,7 @@ def create_app(sf: Surefoot, doorman: Doorman, *, open_tenant: OpenTenant | None
     app.include_router(runs.router)
     app.include_router(people.router)
     app.include_router(about.router)
+    app.include_router(sessions.router)
     _mount_page(app)
     openapi.install(app)
     return app

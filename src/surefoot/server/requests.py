@@ -36,21 +36,29 @@ Visitor = Annotated[Visit, Depends(visit)]
 
 def body_of(kind: type[T]) -> Callable[[Request, Visit], Awaitable[T]]:
     """A dependency that reads a JSON body of this kind. Raises Problem: 400, 408, 413, 415, 422."""
-    decoder = msgspec.json.Decoder(kind)
 
     async def read(request: Request, visit: Visitor) -> T:
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":
-            raise Problem(415, "not_json", f"the body is {kind or 'of no type'}; send Content-Type: application/json")
-        raw = await read_body(request)
-        try:
-            return decoder.decode(raw)
-        except msgspec.ValidationError as problem:
-            raise Problem(422, "invalid_input", f"the body does not fit: {problem}") from None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-            raise Problem(400, "broken_json", f"the body is not JSON: {problem}") from None
+        return await read_json(request, kind)
 
     return read
+
+
+async def read_json(request: Request, kind: type[T], bytes_max: int = BODY_BYTES_MAX) -> T:
+    """The body as JSON of this kind. Raises Problem: 400, 408, 413, 415, 422."""
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media != "application/json":
+        raise Problem(415, "not_json", f"the body is {media or 'of no type'}; send Content-Type: application/json")
+    return decode_json(await read_body(request, bytes_max), kind)
+
+
+def decode_json(raw: bytes, kind: type[T]) -> T:
+    """JSON of this kind. Raises Problem 400, 422."""
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except msgspec.ValidationError as problem:
+        raise Problem(422, "invalid_input", f"the body does not fit: {problem}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise Problem(400, "broken_json", f"the body is not JSON: {problem}") from None
 
 
 async def read_body(request: Request, bytes_max: int = BODY_BYTES_MAX) -> bytes:

@@ -25,7 +25,7 @@ def test_json_behind_two_dashes_is_a_text() -> None:
 def test_help_lists_what_there_is(cli: Cli) -> None:
     text = cli.process("--help").out
     assert all(f"\n    {name} " in text for name in COMMANDS) and "exit codes:" in text
-    assert "serve" not in text and "export" not in text
+    assert "export" not in text
 
 
 def test_version(cli: Cli) -> None:

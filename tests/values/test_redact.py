@@ -189,3 +189,16 @@ def test_an_error_is_told_without_secrets_traceback_or_length() -> None:
     long.encode()
     assert "password" in safe_error(ValueError("password=hunter22"), redactor)
     assert "hunter22" not in safe_error(ValueError("password=hunter22"), redactor)
+
+
+@pytest.mark.parametrize(
+    "secret", ["pa\"ss\\wo'rd<&>two", "line one of it\tline\ntwo", "schlüssel-密钥-🔑", "C:\\new\\path"]
+)
+def test_a_value_that_was_escaped_again_and_again_is_found(secret: str) -> None:
+    redactor = Redactor({"KEY": secret})
+    text, wrapped = secret, secret
+    for level in range(5):
+        text, wrapped = json.dumps(text, ensure_ascii=level % 2 == 0)[1:-1], repr([wrapped])
+        for shown in (text, wrapped, repr(text), json.dumps({text: [wrapped]})):
+            assert redactor.has_known(shown) == "KEY"
+            assert "redacted:KEY" in redactor.text(shown) and redactor.has_known(redactor.text(shown)) is None

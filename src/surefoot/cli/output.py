@@ -56,8 +56,9 @@ class Output:
 
     def error(self, error: SurefootError) -> int:
         """Print an error that a person can do something about; its exit code."""
-        message = _redactor().text(str(error))
-        self.document({"error": {"code": error.code, "message": message, "details": error.details}})
+        redactor = _redactor()
+        message = redactor.patterns(str(error))[0]
+        self.document({"error": {"code": error.code, "message": message, "details": redactor.value(error.details)}})
         if not self.as_json:
             self.note(f"surefoot: {shown(message)}")
         return exit_code(error)

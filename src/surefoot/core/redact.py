@@ -1,7 +1,8 @@
 """Redaction: known secret values first, at every exit; patterns as a second net over views.
 
 Redaction changes what is shown and recorded, never the bytes that are sent. A known value is found plain and as JSON,
-Python, HTML, percent, hexadecimal and base64 text (in all three alignments), also where whitespace was put inside it.
+Python, HTML, percent, hexadecimal and base64 text (in all three alignments), also where whitespace was put inside it,
+and escaped any number of times over, as texts inside JSON inside a log are.
 """
 
 from __future__ import annotations
@@ -71,9 +72,7 @@ class Redactor:
         Whitespace inside the value does not hide it. A first half of a surrogate pair counts too.
         """
         inside = {index for gap in _gap().finditer(text) for index in range(gap.start(), gap.end())}
-        # A backslash at the end may become whitespace as it is written in JSON.
-        size = len(text) - text.endswith("\\")
-        places = [index for index in range(size) if index not in inside]
+        places = [index for index in range(len(text)) if index not in inside]
         joined = "".join(text[index] for index in places)
         first = len(text)
         for form in tuple(self._forms):
@@ -131,7 +130,7 @@ class Redactor:
         return pattern
 
     def _split_by_whitespace(self, text: str) -> str:
-        # Wrapped base64 and values broken over lines: looked for without whitespace, cut out with it.
+        # Wrapped base64, values broken over lines or escaped again: looked for without the gaps, cut out with them.
         joined = _squeezed(text)
         if len(joined) == len(text) or not self._holds(joined):
             return text
@@ -192,13 +191,13 @@ def _begin_of(form: str, text: str, places: Sequence[int], none: int) -> int:
 
 
 def _squeezed(text: str) -> str:
-    """`text` without whitespace, written plainly or as `\\n`, `\\r`, `\\t` inside JSON."""
+    """`text` without whitespace, plain or written as `\\n`, `\\r`, `\\t`, and without the backslashes of escapes."""
     return _gap().sub("", text) if "\\" in text else "".join(text.split())
 
 
 @cache
 def _gap() -> re.Pattern[str]:
-    return re.compile(r"(?:\s|\\[nrt])+")
+    return re.compile(r"(?:\s|\\+[nrt]?)+")
 
 
 def _walk(
@@ -238,7 +237,8 @@ def _known_forms(value: str) -> Iterator[str]:
     lines = [line for line in value.splitlines() if len(line.strip()) >= 16] if "\n" in value.strip() else []
     for plain in {value, value.strip(), "".join(value.split()), *(line.strip() for line in lines)}:
         if len(plain) >= SECRET_CHARACTERS_MIN:
-            yield from (form for form in _encodings(plain) if len(form) >= SECRET_CHARACTERS_MIN)
+            for form in _encodings(plain):
+                yield from (text for text in {form, _squeezed(form)} if len(text) >= SECRET_CHARACTERS_MIN)
 
 
 def _encodings(plain: str) -> Iterator[str]:

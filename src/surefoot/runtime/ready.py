@@ -98,7 +98,8 @@ async def read_precondition(ctx: Context, op: Operation, tool: RunnableTool, arg
         call = Call(tool.make_precondition(op, arguments), is_async=True)
         if not await wait_call(ctx.doors, call, PRECONDITION_TIMEOUT_SECONDS):
             raise SurefootError("the precondition did not answer in time", code="precondition_timeout")
-        return msgspec.to_builtins(call.done.result(), str_keys=True)
+        # Shown at approval and kept beside it; the same redaction stands on both sides of the comparison.
+        return ctx.redactor.value(msgspec.to_builtins(call.done.result(), str_keys=True))
     except Exception as problem:
         return {"unreadable": type(problem).__name__, "reading": ctx.doors.entropy.token(8).hex()}
     finally:

@@ -341,11 +341,20 @@ def record_report(d: Draft, step_id: str, look: Look, questions: Questions) -> b
     False where it is known already: nothing is written then.
     """
     step = d.step(step_id)
-    if look.verdict == "found" and look.resource_id is not None and look.resource_id in step.receipts:
+    if _is_known(step, look):
         return False
     carry_evidence(d, step, look)
     _late_evidence(d, step, look, questions)
     return True
+
+
+def _is_known(step: Step, look: Look) -> bool:
+    """Found again what was found: the same ids; for a step that succeeded also the same link alone, or neither."""
+    if look.verdict != "found" or any(resource_id not in step.receipts for resource_id, _ in look.also):
+        return False
+    if look.resource_id is not None:
+        return look.resource_id in step.receipts
+    return step.status is StepStatus.succeeded and look.url in (None, step.resource_url)
 
 
 def late_end(

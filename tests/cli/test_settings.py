@@ -20,7 +20,7 @@ def _write(folder: Path, text: str = TABLE) -> Path:
 
 def test_the_defaults(tmp_path: Path) -> None:
     found = read_settings({}, {}, tmp_path)
-    assert found == Settings("sqlite:///surefoot.db", "default", 30.0, None, None, "en")
+    assert found == Settings("sqlite:///surefoot.db", "default", 30.0, None, None, {}, "en")
 
 
 def test_a_flag_stands_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:

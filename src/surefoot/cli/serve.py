@@ -9,6 +9,7 @@ import importlib.util
 import os
 import platform
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from surefoot.app import Surefoot
 from surefoot.cli.output import Output
@@ -29,6 +30,7 @@ from surefoot.errors import InvalidInput, StoreUnavailable
 
 if TYPE_CHECKING:
     from surefoot.server.callers import Doorman
+    from surefoot.server.options import Options
 
 EXTRA = ("fastapi", "uvicorn")
 
@@ -56,7 +58,7 @@ async def _serve(code: UserCode, found: argparse.Namespace, settings: Settings, 
     told = stop_signals(out)
     async with of_tenant(settings.tenant) as sf:
         doorman = await _doorman(sf, found, settings, loopback=is_loopback(sock))
-        running = Running(create_app(sf, doorman, open_tenant=of_tenant), sock)
+        running = Running(create_app(sf, doorman, open_tenant=of_tenant, options=_options(settings)), sock)
         serving = asyncio.ensure_future(running.serve())
         serving.add_done_callback(lambda _: told.set())
         names = ", ".join(a.name for a in code.agents) or "no agent"
@@ -71,6 +73,25 @@ async def _serve(code: UserCode, found: argparse.Namespace, settings: Settings, 
     return end
 
 
+def _hosts(found: argparse.Namespace, settings: Settings) -> list[str]:
+    """The names by which browsers may call: where it listens, this machine, its public address, what was allowed."""
+    public = urlsplit(settings.service.get("public_url", "")).hostname
+    return [found.host, platform.node(), *([public] if public else []), *found.allow_host]
+
+
+def _options(settings: Settings) -> Options:
+    from surefoot.server.options import Options, secrets_of
+
+    told = settings.service
+    return Options(
+        public_url=told.get("public_url"),
+        announce_url=told.get("announce_url"),
+        announce_secrets=secrets_of(told.get("announce_secret")),
+        github_secrets=secrets_of(told.get("github_webhook_secret")),
+        evidence_secrets=secrets_of(told.get("evidence_secret")),
+    )
+
+
 async def _doorman(sf: Surefoot, found: argparse.Namespace, settings: Settings, *, loopback: bool) -> Doorman:
     """With tokens, whoever shows one; without, the user of this machine. Raises InvalidInput (`tokens_needed`)."""
     from surefoot.server.callers import Loopback
@@ -81,7 +102,7 @@ async def _doorman(sf: Surefoot, found: argparse.Namespace, settings: Settings, 
     tenants = await sf.store.token_tenants()
     if given or tenants:
         tokens = Tokens(sf.store, sf.doors.clock, sf.doors.entropy, given)
-        return TokenDoorman(tokens, tenants, [found.host, platform.node(), *found.allow_host])
+        return TokenDoorman(tokens, tenants, _hosts(found, settings))
     if not loopback:
         raise InvalidInput(
             f"--host {found.host} can be reached from other machines: without tokens only 127.0.0.1 is served; "

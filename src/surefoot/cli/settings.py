@@ -16,7 +16,8 @@ from surefoot.vocabulary import language_of
 STORE_DEFAULT = "sqlite:///surefoot.db"
 TENANT_DEFAULT = "default"
 LEASE_SECONDS_MIN = 1.0
-NAMES = ("store", "tenant", "lease_seconds", "secret", "tokens")
+SERVICE_NAMES = ("public_url", "announce_url", "announce_secret", "github_webhook_secret", "evidence_secret")
+NAMES = ("store", "tenant", "lease_seconds", "secret", "tokens", *SERVICE_NAMES)
 """Keys of `[tool.surefoot]`; the environment variable of each is SUREFOOT_ and its name in capitals."""
 
 _RELATIVE_FILE = "sqlite:///"
@@ -32,6 +33,8 @@ class Settings(msgspec.Struct, frozen=True):
     secret: str | None
     tokens: str | None
     """API tokens, as `surefoot.server.tokens.read_given` reads them."""
+    service: Mapping[str, str]
+    """What a server is told besides, by the names of SERVICE_NAMES; some of it is secret."""
     language: str
     """Of the display texts: SUREFOOT_LANG, else the locale."""
 
@@ -65,6 +68,7 @@ def read_settings(flags: Mapping[str, object], environ: Mapping[str, str], folde
         lease_seconds=_seconds(given("lease_seconds")),
         secret=_text(given("secret"), "") or None,
         tokens=_text(given("tokens"), "") or None,
+        service={name: text for name in SERVICE_NAMES if (text := _text(given(name), ""))},
         language=language_of(locale),
     )
 

@@ -210,3 +210,27 @@ def _comment() -> re.Pattern[str]:
 @cache
 def _quick() -> re.Pattern[str]:
     return re.compile(r"(?i)agent|%[467][0-9a-f]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+# ---- whose marker a text holds, for who does not know what to look for
+
+
+def keys_in(text: str) -> list[str]:
+    """The operation keys of the markers in `text`, in order. Whether a marker is ours, only `scan` says.
+
+    A key that is too long to stand in a marker is not found: its hash stands there.
+    """
+    coded = (match["key"] for match in _marker().finditer(text))
+    return [_decoded(key) for key in coded if not key.startswith("sha256.")]
+
+
+def _decoded(coded: str) -> str:
+    parts = coded.split("%")
+    data = parts[0].encode()
+    for part in parts[1:]:
+        byte = part[:2]
+        if len(byte) == 2 and all(digit in "0123456789ABCDEF" for digit in byte):
+            data += bytes.fromhex(byte) + part[2:].encode()
+        else:
+            data += b"%" + part.encode()
+    return data.decode("utf-8", "replace")

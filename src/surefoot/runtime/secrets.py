@@ -17,6 +17,10 @@ KNOWN_NAMES = (
     "ANTHROPIC_API_KEY",
     "SUREFOOT_SECRET",
     "SUREFOOT_TOKENS",
+    "SUREFOOT_ANNOUNCE_URL",
+    "SUREFOOT_ANNOUNCE_SECRET",
+    "SUREFOOT_EVIDENCE_SECRET",
+    "SUREFOOT_GITHUB_WEBHOOK_SECRET",
 )
 """Environment variables that are secrets whether or not a tool asks for them."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import APIRouter, Request, Response
 
 from surefoot.agent.agent import Agent
@@ -12,6 +14,8 @@ from surefoot.server.service import service_of
 from surefoot.server.wire import AgentFacts, AgentPage, Health, Readiness, ToolFacts, reply
 
 router = APIRouter(tags=["server"])
+
+READY_SECONDS_MAX = 2.0
 
 
 @router.get("/v1/agents", summary="List agents", **described({200: AgentPage}))
@@ -46,10 +50,14 @@ async def readyz(request: Request) -> Response:
         if sf.worker is None or sf.worker.unhealthy is not None:
             workers.append(f"{name}: {'no worker' if sf.worker is None else sf.worker.unhealthy}")
         try:
-            await sf.store.check_writable()
-            for code, count in (await sf.store.counts(sf.tenant)).blocked.items():
-                blocked[code] = blocked.get(code, 0) + count
+            async with asyncio.timeout(READY_SECONDS_MAX):
+                await sf.store.check_writable()
+                for code, count in (await sf.store.counts(sf.tenant)).blocked.items():
+                    blocked[code] = blocked.get(code, 0) + count
         except StoreError as problem:
             wrong_store = problem.code
+        except TimeoutError:
+            # A prober does not wait for as long as an append may wait for a lock.
+            wrong_store = "store_locked"
     readiness = Readiness(wrong_store is None and not workers, wrong_store, "; ".join(workers) or None, blocked)
     return reply(readiness, 200 if readiness.ready else 503)

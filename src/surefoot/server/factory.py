@@ -11,19 +11,23 @@ from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 
 from surefoot.app import Surefoot
-from surefoot.server import about, openapi, people, problems, runs, sessions
+from surefoot.server import about, evidence, metrics, openapi, people, problems, runs, sessions
 from surefoot.server.callers import Doorman
+from surefoot.server.meters import Measured
+from surefoot.server.options import Options
 from surefoot.server.service import OpenTenant, Service
 
 DESCRIPTION = "Runs of AI agents whose tools change the outside world: each action once, none lost."
 
 
-def create_app(sf: Surefoot, doorman: Doorman, *, open_tenant: OpenTenant | None = None) -> FastAPI:
+def create_app(
+    sf: Surefoot, doorman: Doorman, *, open_tenant: OpenTenant | None = None, options: Options | None = None
+) -> FastAPI:
     """The app that serves an entered Surefoot. `open_tenant` makes the Surefoot of another tenant of the doorman's.
 
     `app.state.service` is what endpoints are handed; its `close_streams()` ends the live streams before a shutdown.
     """
-    service = Service(sf, doorman, open_tenant)
+    service = Service(sf, doorman, open_tenant, options)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -47,6 +51,9 @@ def create_app(sf: Surefoot, doorman: Doorman, *, open_tenant: OpenTenant | None
     app.include_router(people.router)
     app.include_router(about.router)
     app.include_router(sessions.router)
+    app.include_router(evidence.router)
+    app.include_router(metrics.router)
+    app.add_middleware(Measured, meters=service.meters, clock=sf.doors.clock)
     _mount_page(app)
     openapi.install(app)
     return app

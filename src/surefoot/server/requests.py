@@ -45,10 +45,15 @@ def body_of(kind: type[T]) -> Callable[[Request, Visit], Awaitable[T]]:
 
 async def read_json(request: Request, kind: type[T], bytes_max: int = BODY_BYTES_MAX) -> T:
     """The body as JSON of this kind. Raises Problem: 400, 408, 413, 415, 422."""
+    check_json(request)
+    return decode_json(await read_body(request, bytes_max), kind)
+
+
+def check_json(request: Request) -> None:
+    """Raises Problem 415 for a body of another type: a page elsewhere could send that without asking."""
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != "application/json":
         raise Problem(415, "not_json", f"the body is {media or 'of no type'}; send Content-Type: application/json")
-    return decode_json(await read_body(request, bytes_max), kind)
 
 
 def decode_json(raw: bytes, kind: type[T]) -> T:

@@ -9,6 +9,8 @@ from fastapi import Request
 from surefoot.app import Surefoot
 from surefoot.errors import NotFound
 from surefoot.server.callers import Act, Caller, Doorman
+from surefoot.server.meters import EvidenceTotals, Meters
+from surefoot.server.options import Options
 from surefoot.server.problems import Problem
 from surefoot.server.streams import Streams
 
@@ -29,8 +31,13 @@ class Tenant:
 class Service:
     """The tenants of this process and the doorman who tells whose a request is."""
 
-    def __init__(self, sf: Surefoot, doorman: Doorman, open_tenant: OpenTenant | None = None) -> None:
+    def __init__(
+        self, sf: Surefoot, doorman: Doorman, open_tenant: OpenTenant | None = None, options: Options | None = None
+    ) -> None:
         self.doorman = doorman
+        self.options = options if options is not None else Options()
+        self.meters = Meters()
+        self.evidence_totals: dict[str, EvidenceTotals] = {}
         self.own = Tenant(sf)
         """The tenant that the process was started for; its worker and store say how the process is."""
         self.tenants = {sf.tenant: self.own}

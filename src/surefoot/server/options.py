@@ -1,0 +1,29 @@
+"""What a server is told about the world around it: its public address, hooks, and the secrets of what comes in."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Options(msgspec.Struct, frozen=True):
+    """Settings of the service. A setting that is None turns its part off. Never shows a secret."""
+
+    public_url: str | None = None
+    """Where people reach the server, for the links in announcements: https://agents.example."""
+    announce_url: str | None = None
+    """Waiting actions are announced there. A URL may hold a secret of its own: it is never logged."""
+    announce_secrets: tuple[str, ...] = ()
+    """The first signs announcements."""
+    github_secrets: tuple[str, ...] = ()
+    """Any of them may have signed a webhook of GitHub's."""
+    evidence_secrets: tuple[str, ...] = ()
+    """Any of them may have signed evidence."""
+
+    def __repr__(self) -> str:
+        on = [name for name in self.__struct_fields__ if getattr(self, name)]
+        return f"Options({', '.join(on)})"
+
+
+def secrets_of(text: str | None) -> tuple[str, ...]:
+    """Secrets that are separated by commas: the new one first, the old one until nobody signs with it any more."""
+    return tuple(part.strip() for part in (text or "").split(",") if part.strip())

@@ -6,13 +6,13 @@ import argparse
 import sys
 from dataclasses import replace
 
-from benchmarks import speed
+from benchmarks import counts, kills, speed, starts
 from benchmarks.peers import Peers, ready_peers
 from benchmarks.profiling import write_profile
 from benchmarks.report import Results, figures, load, save
 from benchmarks.rounds import FULL, QUICK
 
-PARTS = ("speed",)
+PARTS = ("speed", "counts", "starts", "kills")
 
 
 def _arguments() -> argparse.Namespace:
@@ -45,6 +45,12 @@ def _measure(asked: argparse.Namespace, results: Results) -> None:
     if "speed" in parts:
         shapes = [(int(steps), int(n)) for steps in asked.steps.split(",") for n in asked.at_once.split(",")]
         results.speed = speed.measure(peers, shapes, effort, _tell)
+    if "counts" in parts:
+        results.counts = counts.measure(peers, _tell)
+    if "starts" in parts:
+        results.starts = starts.measure(peers, _tell, quick=asked.quick)
+    if "kills" in parts:
+        results.kills = kills.measure(peers, _tell)
 
 
 def main() -> int:

@@ -7,14 +7,18 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks import speed
-from benchmarks.machine import described
+from benchmarks import counts, kills, speed, starts
+from benchmarks.counts import Counts
+from benchmarks.kills import Kills
+from benchmarks.machine import Conditions, described
 from benchmarks.plot import drawn
 from benchmarks.speed import Speed
-from benchmarks.tables import bars
+from benchmarks.starts import Starts
+from benchmarks.tables import Judged, bars
 
 HERE = Path(__file__).parent
 RESULTS, README, PICTURE = HERE / "results.json", HERE / "README.md", HERE / "speed.svg"
+SHOWN = "![Steps a second as ratios to the floors](speed.svg)"
 BEGIN, END = "<!-- figures: made by `make bench`, do not edit -->", "<!-- end of the figures -->"
 
 
@@ -23,6 +27,9 @@ class Results:
     """The parts; None for what was never measured."""
 
     speed: Speed | None = None
+    counts: Counts | None = None
+    kills: Kills | None = None
+    starts: Starts | None = None
 
 
 def load() -> Results:
@@ -49,13 +56,22 @@ def with_figures(text: str, results: Results) -> str:
 
 def figures(results: Results) -> str:
     """All that was measured, as Markdown."""
-    judged = [] if results.speed is None else speed.judged(results.speed)
-    parts = ["## Bars", bars(judged)] if judged else ["Nothing was measured yet."]
+    judged: list[Judged] = []
+    parts: list[str] = []
     if results.speed is not None:
-        parts += [
-            "## Steps a second",
-            "![Steps a second as ratios to the floors](speed.svg)",
-            described(results.speed.on),
-            speed.section(results.speed),
-        ]
-    return "\n\n".join(parts)
+        judged += speed.judged(results.speed)
+        parts += _part("Steps a second", results.speed.on, f"{SHOWN}\n\n{speed.section(results.speed)}")
+    if results.counts is not None:
+        judged += counts.judged(results.counts)
+        parts += _part("What no machine changes", results.counts.on, counts.section(results.counts))
+    if results.starts is not None:
+        judged += starts.judged(results.starts)
+        parts += _part("Start and resume", results.starts.on, starts.section(results.starts))
+    if results.kills is not None:
+        judged += kills.judged(results.kills)
+        parts += _part("Kill tests", results.kills.on, kills.section(results.kills))
+    return "\n\n".join(["## Bars", bars(judged), *parts]) if parts else "Nothing was measured yet."
+
+
+def _part(title: str, on: Conditions, text: str) -> list[str]:
+    return [f"## {title}", described(on), text]

@@ -15,16 +15,27 @@ from benchmarks.tables import Judged
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_quick_run_measures_surefoot_beside_its_floors() -> None:
-    words = ["--quick", "--no-peers", "--rounds", "1", "--steps", "4", "--at-once", "1,4", "--only", "speed"]
-    before = README.read_bytes()
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", *words], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+def _command(*words: str) -> str:
+    """What a short look without peers prints."""
+    command = [sys.executable, "-m", "benchmarks", "--quick", "--no-peers", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_quick_run_measures_surefoot_beside_its_floors() -> None:
+    before = README.read_bytes()
+    shown = _command("--only", "speed", "--rounds", "1", "--steps", "4", "--at-once", "1,4")
     for row in ("floor: two commits a step", "grouped floor", "surefoot `perform()`", "surefoot, whole loop"):
-        assert sum(line.startswith(f"| {row} ") for line in done.stdout.splitlines()) == 2, done.stdout
+        assert sum(line.startswith(f"| {row} ") for line in shown.splitlines()) == 2, shown
     assert README.read_bytes() == before, "a look is not published"
+
+
+@pytest.mark.real_process
+def test_the_kill_tests_end_with_one_effect_each() -> None:
+    shown = _command("--only", "kills")
+    (line,) = (line for line in shown.splitlines() if line.startswith("| surefoot, a tool with a lookup "))
+    assert line.count("1 effect, completed") == 2, shown
 
 
 def test_the_readme_holds_the_figures_that_were_kept() -> None:

@@ -161,9 +161,9 @@ def section(counts: Counts) -> str:
     head = ("", "syncs", "bytes written", "SQL statements", "function calls", "instructions")
     text = (
         f"A step, start and end of its run of {STEPS} steps spread over its steps. Bytes are those of all writes to "
-        "the database and its log. Statements and calls are counted inside the process, for surefoot only; instructions "
-        "by `perf stat`, empty where the machine does not count them. `tests/counts` holds syncs, statements and bytes to "
-        "their limits at every change."
+        "the database and its log. Statements and calls are counted inside the process, for surefoot only; "
+        "instructions by `perf stat`, empty where the machine does not count them. `tests/counts` holds syncs, "
+        "statements and bytes to their limits at every change."
     )
     turns = ", ".join(f"{value:.2f} with {at_once} at once" for at_once, value in counts.turn_syncs.items())
     missing = [f"**{name} is missing**: {why}" for name, why in counts.missing.items()]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import importlib.util
 import os
 import platform
@@ -26,7 +25,7 @@ from surefoot.cli.worker import (
     stop_signals,
     until_over,
 )
-from surefoot.errors import InvalidInput, StoreUnavailable
+from surefoot.errors import InvalidInput
 
 if TYPE_CHECKING:
     from surefoot.server.callers import Doorman
@@ -65,11 +64,8 @@ async def _serve(code: UserCode, found: argparse.Namespace, settings: Settings, 
         out.note(f"serving {running.url} (process {os.getpid()}) on {sf.store.path}: {names}")
         end = await _until_over(sf, told, out)
         running.stop()
-        with contextlib.suppress(asyncio.CancelledError):
-            await serving
+        await serving
         await _stop_work(sf, end, out)
-    if not running.began:
-        raise StoreUnavailable("the server could not begin; what is wrong stands above")
     return end
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Literal, Protocol
-from urllib.parse import urlsplit
 
 import msgspec
 from fastapi import Request
@@ -76,7 +75,7 @@ class Loopback:
         if name_of(host) not in LOOPBACK_HOSTS:
             raise Problem(403, "foreign_host", f"without tokens only this machine is served, not host {host!r}")
         origin = request.headers.get("origin")
-        if origin is not None and request.method not in SAFE_METHODS and urlsplit(origin).netloc != host:
+        if origin not in (None, f"{request.url.scheme}://{host}") and request.method not in SAFE_METHODS:
             raise Problem(403, "foreign_origin", "a page of another origin may not act here")
         if request.headers.get("sec-fetch-site", "none") == "cross-site":
             raise Problem(403, "foreign_origin", "a page of another site may not ask here")

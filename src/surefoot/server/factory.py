@@ -11,6 +11,7 @@ from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 
 from surefoot.app import Surefoot
+from surefoot.errors import SurefootError
 from surefoot.server import about, evidence, metrics, openapi, people, problems, runs, sessions
 from surefoot.server.callers import Doorman
 from surefoot.server.meters import Measured
@@ -31,7 +32,11 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        await service.start()
+        try:
+            await service.start()
+        except SurefootError as error:
+            service.failure = error
+            raise
         yield
         await service.stop()
 
@@ -46,7 +51,7 @@ def create_app(
         redirect_slashes=False,
     )
     app.state.service = service
-    problems.install(app)
+    problems.install(app, sf.context.log)
     app.include_router(runs.router)
     app.include_router(people.router)
     app.include_router(about.router)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import traceback
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
 import msgspec
@@ -10,7 +12,9 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from surefoot.core.redact import Redactor
 from surefoot.errors import (
+    CommitUnknown,
     Conflict,
     InvalidInput,
     KeyReused,
@@ -70,6 +74,7 @@ STATUS_OF: tuple[tuple[type[SurefootError], int], ...] = (
     (NotFound, 404),
     (InvalidInput, 422),
     (StoreUnavailable, 503),
+    (CommitUnknown, 503),
     (SurefootError, 500),
 )
 """The first class that fits gives the status."""
@@ -83,8 +88,8 @@ def problem_of(error: SurefootError) -> Problem:
     return Problem(status, error.code, str(error), details=error.details, headers=headers)
 
 
-def install(app: FastAPI) -> None:
-    """Let every error of the app, the framework's own too, be a problem."""
+def install(app: FastAPI, log: Callable[[str], None]) -> None:
+    """Let every error of the app, the framework's own too, be a problem. Bugs are told to `log`, redacted."""
 
     async def ours(request: Request, error: Exception) -> Response:
         assert isinstance(error, Problem)
@@ -96,25 +101,44 @@ def install(app: FastAPI) -> None:
 
     async def frameworks(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
+        headers = dict(error.headers or {})
+        if error.status_code == 405:
+            headers["Allow"] = ", ".join(_methods_of(app, request.url.path)) or headers.get("Allow", "GET")
         code = CODE_OF.get(error.status_code, "http_error")
-        return Problem(error.status_code, code, _advice(request, error), headers=error.headers).response()
+        return Problem(error.status_code, code, _advice(request, error, headers), headers=headers).response()
 
     async def parameters(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         return _bad_parameter(error).response()
 
+    async def bugs(request: Request, error: Exception) -> Response:
+        trace = "".join(traceback.format_exception(error))
+        log(Redactor().patterns(f"{request.method} {request.url.path}: {trace}")[0])
+        return Problem(500, "internal_error", "a bug of surefoot; its traceback is in the server's log").response()
+
+    app.add_exception_handler(Exception, bugs)
     app.add_exception_handler(Problem, ours)
     app.add_exception_handler(SurefootError, surefoots)
     app.add_exception_handler(HTTPException, frameworks)
     app.add_exception_handler(RequestValidationError, parameters)
 
 
-def _advice(request: Request, error: HTTPException) -> str:
+def _methods_of(app: FastAPI, path: str) -> list[str]:
+    """The methods of a path: the framework names those of its first route only."""
+    paths: Mapping[str, Mapping[str, object]] = app.openapi()["paths"]
+    return sorted(
+        method.upper()
+        for template, methods in paths.items()
+        if re.fullmatch(re.sub(r"\{[^}]+\}", "[^/]+", template), path)
+        for method in methods
+    )
+
+
+def _advice(request: Request, error: HTTPException, headers: Mapping[str, str]) -> str:
     if error.status_code == 404:
         return f"there is nothing at {request.url.path}; /openapi.json lists what there is"
     if error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "another method")
-        return f"{request.method} is not for {request.url.path}; use {allowed}"
+        return f"{request.method} is not for {request.url.path}; use {headers['Allow']}"
     return str(error.detail)
 
 

@@ -18,7 +18,7 @@ from surefoot.vocabulary import language_of
 BODY_BYTES_MAX = 2_097_152
 BODY_SECONDS_MAX = 30.0
 KEY_CHARACTERS_MAX = 255
-_BARE = re.compile(r"[\x21\x23-\x2b\x2d-\x3a\x3c-\x7e]+")
+_BARE = re.compile(r"[\x20\x21\x23-\x2b\x2d-\x3a\x3c-\x7e]+")
 _QUOTED = re.compile(r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
 
 T = TypeVar("T", bound=msgspec.Struct)

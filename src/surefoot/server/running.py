@@ -39,7 +39,8 @@ class Running:
         self._server = Server(
             uvicorn.Config(
                 app,
-                log_level="warning",
+                # Tracebacks of uvicorn's own would not be redacted; the app tells its bugs itself.
+                log_level="critical",
                 access_log=False,
                 server_header=False,
                 lifespan="on",
@@ -58,8 +59,10 @@ class Running:
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     async def serve(self) -> None:
-        """Answer until `stop()`, then let answers under way finish for STOP_SECONDS."""
+        """Answer until `stop()`, then let answers under way finish for STOP_SECONDS. Raises StoreError at the start."""
         await self._server.serve([self._sock])
+        if self._service.failure is not None:
+            raise self._service.failure
 
     def stop(self) -> None:
         """Take no new connections and end the live streams: their clients come again with their cursor."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fastapi import Request
 
 from surefoot.app import Surefoot
-from surefoot.errors import NotFound
+from surefoot.errors import NotFound, SurefootError
 from surefoot.server.callers import Act, Caller, Doorman
 from surefoot.server.meters import EvidenceTotals, Meters
 from surefoot.server.options import Options
@@ -41,6 +41,8 @@ class Service:
         self.own = Tenant(sf)
         """The tenant that the process was started for; its worker and store say how the process is."""
         self.tenants = {sf.tenant: self.own}
+        self.failure: SurefootError | None = None
+        """Why it could not start."""
         self._open_tenant = open_tenant
 
     async def start(self) -> None:

@@ -28,11 +28,10 @@ HEADERS = {
 class EventStream(Response):
     """Events to one client until the run is over, the client leaves, is too slow, or the server stops."""
 
-    def __init__(self, reading: AbstractContextManager[Reader], keep_alive_s: float = KEEP_ALIVE_SECONDS) -> None:
+    def __init__(self, reading: AbstractContextManager[Reader]) -> None:
         super().__init__(headers=HEADERS)
         del self.headers["content-length"]
         self._reading = reading
-        self._keep_alive_s = keep_alive_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Write the stream."""
@@ -46,14 +45,14 @@ class EventStream(Response):
                 async with asyncio.timeout(SEND_SECONDS_MAX):
                     await send({"type": "http.response.body", "body": b"", "more_body": False})
             except (TimeoutError, OSError):
-                # Too slow, or gone: nothing more can be said on this connection.
+                # Too slow, or gone: nothing more can be said. Uvicorn closes a connection whose answer is not complete.
                 return
             finally:
                 leaving.cancel()
 
     async def _frames(self, reader: Reader, send: Send) -> None:
         try:
-            while (chunk := await reader.next(self._keep_alive_s)) is not None:
+            while (chunk := await reader.next(KEEP_ALIVE_SECONDS)) is not None:
                 async with asyncio.timeout(SEND_SECONDS_MAX):
                     await _write(send, chunk or b": alive\n\n")
         except SurefootError:

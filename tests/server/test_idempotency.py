@@ -1,0 +1,67 @@
+"""Idempotency-Key on POST /v1/runs: C057."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from surefoot.core.state import Run
+from tests.server.house import Outside, code_of, house
+from tests.server.rig import serving
+
+
+async def test_c057_a_key_is_one_run_whatever_is_sent_with_it(folder: Path, outside: Outside) -> None:
+    async with house(folder, [outside.agent("talker", "Hello.")]) as at:
+        first = await at.start("talker", "k", metadata={"pr": 128})
+        run_id = first.json()["id"]
+        await at.until(run_id, "completed")
+        for key in ("k", '"k"'):
+            again = await at.start("talker", key, metadata={"pr": 128})
+            assert (again.status_code, again.json()["id"]) == (200, run_id)
+            assert again.headers["location"] == f"/v1/runs/{run_id}"
+        assert code_of(await at.start("talker", "k", metadata={"pr": 129})) == (422, "key_reused")
+        assert code_of(await at.start("talker", "k")) == (422, "key_reused")
+        other = await at.start("talker", r'"k\""')
+        assert other.status_code == 201 and other.json()["id"] != run_id
+        assert len((await at.client.get("/v1/runs")).json()["items"]) == 2
+    async with house(folder, [outside.agent("talker", "Hello.")]) as at:
+        after_restart = await at.start("talker", "k", metadata={"pr": 128})
+        assert (after_restart.status_code, after_restart.json()["id"]) == (200, run_id)
+
+
+async def test_while_the_first_request_is_under_way_another_waits(
+    folder: Path, outside: Outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with house(folder, [outside.agent("talker", "Hello.")]) as at:
+        begin, began, go_on = at.sf.begin, asyncio.Event(), asyncio.Event()
+
+        async def slowly(new: object) -> tuple[Run, bool]:
+            began.set()
+            await go_on.wait()
+            return await begin(new)  # type: ignore[arg-type]  # handed on as it came
+
+        monkeypatch.setattr(at.sf, "begin", slowly)
+        first = asyncio.ensure_future(at.start("talker", "k"))
+        await began.wait()
+        second = await at.start("talker", "k")
+        assert code_of(second) == (409, "request_under_way") and second.headers["retry-after"] == "1"
+        go_on.set()
+        assert (await first).status_code == 201
+        assert (await at.start("talker", "k")).status_code == 200
+
+
+def test_c057_fifty_at_once_on_two_processes_make_one_run(tmp_path: Path) -> None:
+    with serving(tmp_path) as one, serving(tmp_path) as two, ThreadPoolExecutor(50) as pool:
+        webs = [one, two] * 25
+        answers = list(pool.map(lambda web: web.start("talker", key="the key"), webs))
+        counts = Counter(answer.status for answer in answers)
+        assert counts[201] == 1 and set(counts) <= {200, 201, 409}, counts
+        assert {answer.code for answer in answers if answer.status == 409} <= {"request_under_way"}
+        ids = {str(answer.record()["id"]) for answer in answers if answer.status != 409}
+        assert len(ids) == 1
+        assert [str(run["id"]) for run in one.get("/v1/runs").items()] == list(ids)
+        assert one.start("talker", key="the key").status == two.start("talker", key="the key").status == 200

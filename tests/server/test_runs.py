@@ -1,0 +1,136 @@
+"""The endpoints of runs, over sockets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+
+from tests.server.house import KEY, Outside, code_of, house, note
+
+
+async def test_the_snapshot_is_the_one_that_the_program_sees(folder: Path, outside: Outside) -> None:
+    async with house(folder, [outside.writer()]) as at:
+        run_id, action_id = await at.asked()
+        answer = await at.client.get(f"/v1/runs/{run_id}")
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.json() == json.loads(msgspec.json.encode(await at.sf.snapshot(run_id)))
+        assert answer.json()["pending_actions"][0]["id"] == action_id
+
+
+async def test_texts_come_in_the_language_that_is_asked_for(folder: Path, outside: Outside) -> None:
+    async with house(folder, [outside.writer()]) as at:
+        run_id, _ = await at.asked()
+        texts = []
+        for language in ("zh-CN,zh;q=0.9", "en", "fr"):
+            answer = await at.client.get(f"/v1/runs/{run_id}", headers={"Accept-Language": language})
+            texts.append(answer.json()["display"]["text"])
+    assert texts == ["等待您的确认", "Waiting for your confirmation", "Waiting for your confirmation"]
+
+
+async def test_runs_are_listed_newest_first_page_by_page(folder: Path, outside: Outside) -> None:
+    async with house(folder, [outside.agent("talker", "Hello."), outside.writer()]) as at:
+        made = [await at.started("talker", f"key-{n}") for n in range(5)]
+        await at.asked()
+        seen: list[str] = []
+        cursor: str | None = ""
+        while cursor is not None:
+            page = (await at.client.get(f"/v1/runs?agent=talker&limit=2{cursor and '&cursor=' + cursor}")).json()
+            assert len(page["items"]) <= 2
+            seen += [run["id"] for run in page["items"]]
+            cursor = page["next_cursor"]
+        assert seen == made[::-1]
+        waiting = (await at.client.get("/v1/runs?status=waiting_for_user")).json()
+        assert [run["agent"] for run in waiting["items"]] == ["writer"] and waiting["next_cursor"] is None
+        assert code_of(await at.client.get("/v1/runs?status=sleeping")) == (422, "invalid_input")
+        assert code_of(await at.client.get("/v1/runs?limit=0")) == (422, "invalid_input")
+
+
+async def test_events_come_in_pages_from_a_cursor(folder: Path, outside: Outside) -> None:
+    async with house(folder, [outside.agent("talker", "Hello.")]) as at:
+        run_id = await at.started("talker")
+        end = (await at.until(run_id, "completed"))["last_event_sequence"]
+        assert isinstance(end, int)
+        told, after, ended = [], 0, False
+        while not ended:
+            page = (await at.client.get(f"/v1/runs/{run_id}/events?after={after}&limit=2")).json()
+            told += [event["sequence"] for event in page["items"]]
+            after, ended = page["next_after"], page["ended"]
+        assert told == list(range(1, end + 1))
+        last = (await at.client.get(f"/v1/runs/{run_id}/events?after={end - 1}")).json()["items"]
+        assert [event["type"] for event in last] == ["run_completed"]
+        assert code_of(await at.client.get(f"/v1/runs/{run_id}/events?after={end + 1}")) == (409, "cursor_ahead")
+        assert code_of(await at.client.get(f"/v1/runs/{run_id}/events?after=-1")) == (422, "invalid_input")
+        assert code_of(await at.client.get("/v1/runs/run_none/events")) == (404, "not_found")
+
+
+async def test_a_message_waits_for_its_place_and_an_ended_run_says_how_to_go_on(folder: Path, outside: Outside) -> None:
+    async with house(folder, [outside.agent("writer", [note("hello")], "Shorter.")]) as at:
+        run_id, action_id = await at.asked()
+        said = await at.client.post(f"/v1/runs/{run_id}/messages", json={"text": "make it shorter"})
+        assert said.status_code == 202 and said.json()["id"] == run_id
+        page = (await at.client.get(f"/v1/runs/{run_id}/messages")).json()
+        assert [m["role"] for m in page["items"]] == ["user", "assistant"]
+        assert [m["body"]["text"] for m in page["queued"]] == ["make it shorter"] and page["next_cursor"] is None
+        await at.decide(action_id, "reject", reason="too long")
+        await at.until(run_id, "completed")
+        seen: list[tuple[int, str]] = []
+        cursor: str | None = "-1"
+        while cursor is not None:
+            page = (await at.client.get(f"/v1/runs/{run_id}/messages?limit=2&cursor={cursor}")).json()
+            seen += [(m["position"], m["role"]) for m in page["items"]]
+            cursor = page["next_cursor"]
+        assert seen == list(enumerate(["user", "assistant", "tool_result", "user", "assistant"]))
+        late = await at.client.post(f"/v1/runs/{run_id}/messages", json={"text": "thanks"})
+        assert code_of(late) == (409, "run_ended")
+        conversation = (await at.run(run_id))["conversation_id"]
+        assert late.json()["details"] == {"conversation_id": conversation}
+        assert "POST /v1/runs" in late.json()["detail"] and str(conversation) in late.json()["detail"]
+        on = await at.start("writer", "next", conversation_id=conversation)
+        assert on.status_code == 201 and on.json()["conversation_id"] == conversation
+
+
+async def test_a_cancel_is_acknowledged_with_what_may_have_been_sent(folder: Path, outside: Outside) -> None:
+    outside.known = False
+    async with house(folder, [outside.agent("shouter", [("shout", {"text": "hi"})], "Shouted.")]) as at:
+        run_id = await at.started("shouter")
+        await at.question(run_id)
+        receipt = await at.client.post(f"/v1/runs/{run_id}/cancel")
+        assert receipt.status_code == 202
+        assert (receipt.json()["run_id"], receipt.json()["status"]) == (run_id, "cancelled")
+        assert [step["tool_name"] for step in receipt.json()["may_have_been_sent"]] == ["shout"]
+        assert code_of(await at.client.post(f"/v1/runs/{run_id}/cancel")) == (409, "run_ended")
+        again = await at.client.post(f"/v1/runs/{run_id}/retry")
+        assert again.status_code == 201 and again.json()["conversation_id"] == (await at.run(run_id))["conversation_id"]
+        same = await at.client.post(f"/v1/runs/{run_id}/retry")
+        assert same.json()["id"] == again.json()["id"]
+
+
+async def test_a_signal_under_one_key_is_one_signal(folder: Path, outside: Outside) -> None:
+    async with house(folder, [outside.agent("waiter", [("wait_for_signal", {"name": "paid"})], "Paid.")]) as at:
+        run_id = await at.started("waiter")
+        await at.sf.wait(run_id, until=lambda run: run.status == "waiting_for_user", timeout=30)
+        signals = [
+            await at.client.post(f"/v1/runs/{run_id}/signals", json={"name": "paid", "value": 5}, headers={KEY: "s"})
+            for _ in range(2)
+        ]
+        assert [s.status_code for s in signals] == [202, 202]
+        assert [s.json()["new"] for s in signals] == [True, False]
+        await at.until(run_id, "completed")
+
+
+async def test_agents_and_health_are_told(folder: Path, outside: Outside) -> None:
+    async with house(folder, [outside.writer()]) as at:
+        (agent,) = (await at.client.get("/v1/agents")).json()["items"]
+        assert (agent["name"], agent["version"]) == ("writer", "1")
+        assert {"name": "post_note", "effect": "lookup", "gated": True} in agent["tools"]
+        assert (await at.client.get("/healthz")).json() == {"status": "ok"}
+        ready = await at.client.get("/readyz")
+        assert (ready.status_code, ready.json()["ready"]) == (200, True)
+        assert at.sf.worker is not None
+        at.sf.worker.unhealthy = "a call does not end"
+        unwell = await at.client.get("/readyz")
+        assert (unwell.status_code, unwell.json()["worker"]) == (503, "default: a call does not end")
+    async with house(folder, worker=False) as at:
+        assert (await at.client.get("/readyz")).status_code == 503

@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench prove test-foreign docs lock clean
+.PHONY: help setup demo test check bench prove test-foreign docs docs-site lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,9 +48,20 @@ docs: $(READY) ## make docs/lifecycle.md anew from the tables
 	@$(BIN)/python -m surefoot.core.lifecycle > docs/lifecycle.md.new || { rm -f docs/lifecycle.md.new; exit 1; }
 	@mv docs/lifecycle.md.new docs/lifecycle.md
 
+SITE := build/site-venv
+
+docs-site: $(READY) $(SITE)/.ready ## the documents as a site in site/: a broken link is an error
+	$(SITE)/bin/zensical build --strict --clean
+	@$(BIN)/python docs/check_site.py site
+
+$(SITE)/.ready: requirements/lock-docs.txt
+	@$(BIN)/python -m venv --clear $(SITE)
+	@$(SITE)/bin/python -m pip --disable-pip-version-check install -qq -r requirements/lock-docs.txt
+	@touch $@
+
 lock: ## make the lock files anew (PYTHONS="python3.11 python3.13" compares them)
 	bash requirements/lock.sh $(PYTHONS)
 
 clean: ## remove what the tools left, .venv aside
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf build dist site .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -31,8 +31,13 @@ for python in "${pythons[@]}"; do
     { wanted "$place/bin/python" dev; echo hatchling; echo editables; } >"$place/want.txt"
     "${pip[@]}" install -q -r "$place/want.txt"
     "${pip[@]}" freeze | sort >"$place/dev.txt"
+    # The generator of the site runs in a place of its own, so that none of its versions bind ours.
+    "$python" -m venv "$place-docs"
+    wanted "$place/bin/python" docs >"$place/want.txt"
+    "$place-docs/bin/python" -m pip --disable-pip-version-check install -q -r "$place/want.txt"
+    "$place-docs/bin/python" -m pip --disable-pip-version-check freeze | sort >"$place/docs.txt"
     first=$work/$(basename "${pythons[0]}")
-    for name in lock test dev; do diff "$first/$name.txt" "$place/$name.txt"; done
+    for name in lock test dev docs; do diff "$first/$name.txt" "$place/$name.txt"; done
 done
 
 note="Made by requirements/lock.sh."
@@ -50,4 +55,8 @@ note="Made by requirements/lock.sh."
     echo "-r lock-test.txt"
     comm -13 "$first/test.txt" "$first/dev.txt"
 } >"$here/lock-dev.txt"
+{
+    echo "# What \`make docs-site\` runs with, in a virtual environment of its own. $note"
+    cat "$first/docs.txt"
+} >"$here/lock-docs.txt"
 echo "locks made with ${pythons[*]}"

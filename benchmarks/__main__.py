@@ -6,13 +6,13 @@ import argparse
 import sys
 from dataclasses import replace
 
-from benchmarks import counts, kills, speed, starts
+from benchmarks import counts, kills, speed, starts, storage, waiting
 from benchmarks.peers import Peers, ready_peers
 from benchmarks.profiling import write_profile
 from benchmarks.report import Results, figures, load, save
 from benchmarks.rounds import FULL, QUICK
 
-PARTS = ("speed", "counts", "starts", "kills")
+PARTS = ("speed", "counts", "storage", "starts", "waiting", "kills")
 
 
 def _arguments() -> argparse.Namespace:
@@ -23,6 +23,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="rounds of each cell of the speed table (5, quick: 2)")
     parser.add_argument("--at-once", default="1,64", help="runs at once, comma-separated (default: 1,64)")
     parser.add_argument("--steps", default="20,1", help="steps of a run, comma-separated (default: 20,1)")
+    parser.add_argument("--waiting", type=int, help="runs that wait for a person (10000; 100000 takes long to make)")
     parser.add_argument("--write", action="store_true", help="keep the figures in README.md although they are --quick")
     parser.add_argument("--render", action="store_true", help="only make README.md and the plot anew from results.json")
     parser.add_argument("--profile", action="store_true", help="only write profile.md: where the time of a step goes")
@@ -47,8 +48,12 @@ def _measure(asked: argparse.Namespace, results: Results) -> None:
         results.speed = speed.measure(peers, shapes, effort, _tell)
     if "counts" in parts:
         results.counts = counts.measure(peers, _tell)
+    if "storage" in parts:
+        results.storage = storage.measure(peers, _tell, quick=asked.quick)
     if "starts" in parts:
         results.starts = starts.measure(peers, _tell, quick=asked.quick)
+    if "waiting" in parts:
+        results.waiting = waiting.measure(_tell, quick=asked.quick, count=asked.waiting)
     if "kills" in parts:
         results.kills = kills.measure(peers, _tell)
 

@@ -5,7 +5,6 @@ System calls are counted by the small tracer of tests/counts, between the marks 
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from benchmarks.machine import Conditions, conditions
 from benchmarks.peers import Peers
 from benchmarks.programs.counted import PerStep
 from benchmarks.programs.lanes import Sample
-from benchmarks.rounds import LOOP, OURS, PERFORM, ROOT, Program, ProgramFailed, fresh_folder, run_program
+from benchmarks.rounds import LOOP, OURS, PERFORM, ROOT, Program, ProgramFailed, environment, fresh_folder, run_program
 from benchmarks.tables import Judged, grid, number
 from tests.counts.tracer import Line, read_lines
 
@@ -88,7 +87,7 @@ def _traced(program: Program, steps: int, at_once: int, runs: int) -> tuple[Samp
     done = subprocess.run(
         [sys.executable, str(TRACER), str(out), "--", *command],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=environment(),
         capture_output=True,
         timeout=TRACED_SECONDS_MAX,
     )
@@ -131,8 +130,7 @@ def _instructions(program: Program, at_once: int) -> float | None:
         words = [program.what, str(folder), str(STEPS), str(at_once), str(runs), "0"]
         command = [str(program.python), "-m", f"benchmarks.programs.{program.module}", *words]
         perf = ["perf", "stat", "-x,", "-e", "instructions:u", *command]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(perf, cwd=ROOT, env=environment, capture_output=True, text=True)
+        done = subprocess.run(perf, cwd=ROOT, env=environment(), capture_output=True, text=True)
         count = done.stderr.partition(",")[0]
         if done.returncode != 0 or not count.isdigit():
             return None

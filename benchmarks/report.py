@@ -7,14 +7,16 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks import counts, kills, speed, starts
+from benchmarks import counts, kills, speed, starts, storage, waiting
 from benchmarks.counts import Counts
 from benchmarks.kills import Kills
 from benchmarks.machine import Conditions, described
 from benchmarks.plot import drawn
 from benchmarks.speed import Speed
 from benchmarks.starts import Starts
+from benchmarks.storage import Storage
 from benchmarks.tables import Judged, bars
+from benchmarks.waiting import Waiting
 
 HERE = Path(__file__).parent
 RESULTS, README, PICTURE = HERE / "results.json", HERE / "README.md", HERE / "speed.svg"
@@ -30,6 +32,8 @@ class Results:
     counts: Counts | None = None
     kills: Kills | None = None
     starts: Starts | None = None
+    storage: Storage | None = None
+    waiting: Waiting | None = None
 
 
 def load() -> Results:
@@ -64,9 +68,15 @@ def figures(results: Results) -> str:
     if results.counts is not None:
         judged += counts.judged(results.counts)
         parts += _part("What no machine changes", results.counts.on, counts.section(results.counts))
+    if results.storage is not None:
+        judged += storage.judged(results.storage)
+        parts += _part("Storage", results.storage.on, storage.section(results.storage))
     if results.starts is not None:
         judged += starts.judged(results.starts)
         parts += _part("Start and resume", results.starts.on, starts.section(results.starts))
+    if results.waiting is not None:
+        judged += waiting.judged(results.waiting)
+        parts += _part("Runs that wait for a person", results.waiting.on, waiting.section(results.waiting))
     if results.kills is not None:
         judged += kills.judged(results.kills)
         parts += _part("Kill tests", results.kills.on, kills.section(results.kills))

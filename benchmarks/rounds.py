@@ -75,13 +75,17 @@ def fresh_folder(name: str) -> Path:
     return folder
 
 
+def environment() -> dict[str, str]:
+    """Of all programs under measurement. Compiled files are kept, as an installed package has them."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPATH": str(ROOT)}
+
+
 def run_program(python: Path, module: str, *words: str, timeout: float = PROGRAM_SECONDS_MAX) -> bytes:
     """The last line that a program of benchmarks.programs prints. Raises ProgramFailed."""
     command = [str(python), "-m", f"benchmarks.programs.{module}", *words]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environment["PYTHONPATH"] = str(ROOT)
     try:
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=timeout)
+        done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, timeout=timeout)
     except subprocess.TimeoutExpired as error:
         raise ProgramFailed(f"{module} {words[0]} was not done after {timeout:g} s") from error
     if done.returncode != 0 or not done.stdout.strip():

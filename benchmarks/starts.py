@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.kills import SUREFOOT, programs_of
 from benchmarks.machine import Conditions, conditions
 from benchmarks.peers import PEERS, Peers
-from benchmarks.rounds import fresh_folder
+from benchmarks.rounds import environment, fresh_folder
 from benchmarks.summary import Spread, spread
 from benchmarks.tables import Judged, grid, ratio
 from benchmarks.target import Target, play
@@ -69,7 +69,7 @@ def measure(peers: Peers, tell: Callable[[str], None], *, quick: bool) -> Starts
 
 def _seconds(python: Path, command: str) -> float:
     began = time.perf_counter()
-    subprocess.run([str(python), "-c", command], check=True)
+    subprocess.run([str(python), "-c", command], env=environment(), check=True)
     return time.perf_counter() - began
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from benchmarks.rounds import ROOT
+from benchmarks.rounds import ROOT, environment
 
 START_SECONDS_MAX = 90.0
 POLL_SECONDS = 0.002
@@ -116,13 +116,11 @@ def play(
 ) -> Played:
     """Start a kill program and watch it until it says how it ended, dies, or `until` holds; then it is killed."""
     target.asked.clear()
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environment["PYTHONPATH"] = str(ROOT)
     command = [str(python), "-m", f"benchmarks.programs.{module}", str(folder), str(target.port), str(steps), *words]
     with (folder / "said.txt").open("a+", encoding="utf-8") as out:
         out.truncate(0)
         began = time.time()
-        child = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=out, stderr=out, start_new_session=True)
+        child = subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=out, stderr=out, start_new_session=True)
         target.child = child
         while child.poll() is None and time.time() - began < START_SECONDS_MAX:
             if until is not None and until():

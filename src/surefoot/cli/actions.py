@@ -10,8 +10,13 @@ from surefoot.cli.output import DONE, Output, shown
 from surefoot.cli.session import given_value, opened, person, place
 from surefoot.cli.settings import Settings
 from surefoot.errors import InvalidInput
-from surefoot.snapshot import action_view
+from surefoot.server.links import link_to, write_link
+from surefoot.snapshot import action_view, iso
 from surefoot.store.port import ActionRow
+
+HOUR_SECONDS = 3_600.0
+PUBLIC_URL_DEFAULT = "http://127.0.0.1:8100"
+"""Where `surefoot serve` listens unless it is told otherwise; SUREFOOT_PUBLIC_URL says where people reach it."""
 
 Command = Callable[[argparse.Namespace, Settings, Output], Coroutine[None, None, int]]
 
@@ -82,6 +87,20 @@ async def answer(found: argparse.Namespace, settings: Settings, out: Output) -> 
     return _decided(row, out)
 
 
+async def link(found: argparse.Namespace, settings: Settings, out: Output) -> int:
+    """A signed link to one question. With --for it is that person's authority to decide."""
+    async with opened(settings, out) as sf:
+        row = await sf.store.action(sf.tenant, found.id)
+        wall = sf.doors.clock.now().wall
+        seconds = found.hours * HOUR_SECONDS
+        made = link_to(row.action, sf.tenant, wall, person=found.person, permission=found.permission, seconds=seconds)
+        path = write_link(sf.context.keyring, made)
+    url = settings.service.get("public_url", PUBLIC_URL_DEFAULT).rstrip("/") + path
+    out.document({"url": url, "expires_at": iso(made.expires_at), "person": made.person})
+    out.line(url)
+    return DONE
+
+
 def _decided(row: ActionRow, out: Output) -> int:
     action = action_view(row)
     out.document(action)
@@ -97,4 +116,5 @@ COMMANDS: dict[str, Command] = {
     "reject": reject,
     "resolve": resolve,
     "answer": answer,
+    "link": link,
 }

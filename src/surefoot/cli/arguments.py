@@ -17,6 +17,7 @@ RUNS_LIMIT = 50
 HOST_DEFAULT = "127.0.0.1"
 PORT_DEFAULT = 8100
 PORT_MAX = 65_535
+LINK_HOURS = 24.0
 KEEP_RUNS_DAYS = 90.0
 KEEP_REQUESTS_DAYS = 30.0
 
@@ -35,6 +36,7 @@ settings (flag, else environment, else [tool.surefoot] of the nearest pyproject.
   SUREFOOT_TENANT         default
   SUREFOOT_LEASE_SECONDS  30
   SUREFOOT_SECRET         keyring; unset, it is made once and kept beside the SQLite file
+  SUREFOOT_TOKENS         API tokens of `surefoot serve`; `surefoot tokens` keeps others in the store
   SUREFOOT_LANG           en or zh-CN; unset, the locale decides
 """
 
@@ -195,6 +197,11 @@ def _actions(verbs: Commands[Parser], common: Parser) -> None:
         made.add_argument(
             "--hash", metavar="HASH", help="decide only if the content is still the one with this input_hash"
         )
+    link = _sub(verbs, "link", "a signed link to one question, for a person", common)
+    link.add_argument("id", metavar="ACTION")
+    link.add_argument("--for", dest="person", metavar="PERSON", help="whoever holds the link decides as this person")
+    link.add_argument("--needs", dest="permission", metavar="NAME", help="a permission that it takes besides")
+    link.add_argument("--hours", type=_positive, default=LINK_HOURS, help="how long it is good (default: %(default)g)")
     resolve = _decision(_sub(verbs, "resolve", "say what became of a call that may have been sent", common))
     what = resolve.add_mutually_exclusive_group(required=True)
     what.add_argument("--happened", action="store_const", dest="outcome", const="happened", help="with --id or --url")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from urllib.parse import urlsplit
 
 from fastapi import Request
@@ -65,32 +65,49 @@ class TokenDoorman:
         return _caller(holder, f"token {holder.name} from {address_of(request)}"), holder
 
     async def _by_session(self, request: Request, cookie: str) -> tuple[Caller, Holder]:
-        self.check_own_page(request)
-        holder = await self.tokens.find(cookie, "session")
-        if holder is None:
-            raise Problem(401, "session_over", "the session has ended; log in again", headers=CHALLENGE)
+        caller, holder = await self._session(request, cookie)
         if request.method not in SAFE_METHODS:
             given = request.headers.get(CSRF_HEADER, "")
             if not hmac.compare_digest(given.encode("utf-8", "surrogatepass"), csrf_of(holder).encode()):
                 raise Problem(403, "bad_csrf", f"send the csrf of GET /v1/session as the header {CSRF_HEADER}")
+        return caller, holder
+
+    async def _session(self, request: Request, cookie: str) -> tuple[Caller, Holder]:
+        self.check_own_page(request)
+        holder = await self.tokens.find(cookie, "session")
+        if holder is None:
+            raise Problem(401, "session_over", "the session has ended; log in again", headers=CHALLENGE)
         return _caller(holder, f"the page, from {address_of(request)}"), holder
+
+    async def by_cookie(self, request: Request) -> tuple[Caller, Holder] | None:
+        """Whose session a request carries, for a page that checks its forms itself; None where it carries none.
+
+        Raises Problem as `identify` does, the CSRF token aside.
+        """
+        cookie = request.cookies.get(COOKIE)
+        return None if cookie is None else await self._session(request, cookie)
 
     def check_own_page(self, request: Request) -> None:
         """Raises Problem 403 where a browser asks in the name of another site (`foreign_host`, `foreign_origin`)."""
-        host = request.headers.get("host", "")
-        if name_of(host).lower() not in self.hosts:
-            raise Problem(
-                403, "foreign_host", f"this server is not called {host!r} by browsers; start it with --allow-host NAME"
-            )
-        site = request.headers.get("sec-fetch-site")
-        if site not in (None, "none", "same-origin"):
-            raise Problem(403, "foreign_origin", "a page of another site may not ask here")
-        if request.method in SAFE_METHODS:
-            return
-        origin = request.headers.get("origin")
-        own = site == "same-origin" if origin is None else urlsplit(origin).netloc.lower() == host.lower()
-        if not own:
-            raise Problem(403, "foreign_origin", "a page of another origin may not act here")
+        check_own_page(request, self.hosts)
+
+
+def check_own_page(request: Request, hosts: Collection[str]) -> None:
+    """Raises Problem 403 unless a page of this server asks, under one of its names, or nobody's page (when reading)."""
+    host = request.headers.get("host", "")
+    if name_of(host).lower() not in hosts:
+        raise Problem(
+            403, "foreign_host", f"this server is not called {host!r} by browsers; start it with --allow-host NAME"
+        )
+    site = request.headers.get("sec-fetch-site")
+    if site not in (None, "none", "same-origin"):
+        raise Problem(403, "foreign_origin", "a page of another site may not ask here")
+    if request.method in SAFE_METHODS:
+        return
+    origin = request.headers.get("origin")
+    own = site == "same-origin" if origin is None else urlsplit(origin).netloc.lower() == host.lower()
+    if not own:
+        raise Problem(403, "foreign_origin", "a page of another origin may not act here")
 
 
 def csrf_of(session: Holder) -> str:

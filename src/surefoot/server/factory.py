@@ -12,7 +12,7 @@ from fastapi.staticfiles import StaticFiles
 
 from surefoot.app import Surefoot
 from surefoot.errors import SurefootError
-from surefoot.server import about, evidence, metrics, openapi, people, problems, runs, sessions
+from surefoot.server import about, evidence, link_pages, metrics, openapi, people, problems, runs, sessions
 from surefoot.server.callers import Doorman
 from surefoot.server.meters import Measured
 from surefoot.server.options import Options
@@ -58,6 +58,7 @@ def create_app(
     app.include_router(sessions.router)
     app.include_router(evidence.router)
     app.include_router(metrics.router)
+    app.include_router(link_pages.router)
     app.add_middleware(Measured, meters=service.meters, clock=sf.doors.clock)
     _mount_page(app)
     openapi.install(app)

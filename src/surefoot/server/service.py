@@ -8,6 +8,7 @@ from fastapi import Request
 
 from surefoot.app import Surefoot
 from surefoot.errors import NotFound, SurefootError
+from surefoot.server.announce import Announcer
 from surefoot.server.callers import Act, Caller, Doorman
 from surefoot.server.meters import EvidenceTotals, Meters
 from surefoot.server.options import Options
@@ -44,12 +45,17 @@ class Service:
         self.failure: SurefootError | None = None
         """Why it could not start."""
         self._open_tenant = open_tenant
+        self._announcers: list[Announcer] = []
 
     async def start(self) -> None:
         """Begin to work for every tenant that the doorman knows. Raises StoreError."""
         for name in self.doorman.tenants():
             if name not in self.tenants and self._open_tenant is not None:
                 self.tenants[name] = Tenant(await self._open_tenant(name).__aenter__())
+        if self.options.announce_url:
+            self._announcers = [Announcer(t.sf, self.options, self.meters) for t in self.tenants.values()]
+            for announcer in self._announcers:
+                announcer.begin()
 
     def close_streams(self) -> None:
         """End every live stream; clients come again."""
@@ -59,6 +65,8 @@ class Service:
     async def stop(self) -> None:
         """End the streams, and stop the work of the tenants that `start` began."""
         self.close_streams()
+        for announcer in self._announcers:
+            await announcer.stop()
         for tenant in self.tenants.values():
             if tenant is not self.own:
                 await tenant.sf.close()

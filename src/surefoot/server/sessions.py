@@ -52,16 +52,23 @@ async def log_in(request: Request) -> Response:
     doorman = _with_tokens(service_of(request).doorman)
     doorman.check_own_page(request)
     asked = await read_json(request, Login, LOGIN_BYTES_MAX)
-    holder = await doorman.tokens.find(asked.token.strip())
+    cookie = Response()
+    session = await begin_session(request, doorman, asked.token, cookie)
+    view = _view(Caller(session.tenant, session.name, session.permissions, "session"), session)
+    return reply(view, headers={"Set-Cookie": cookie.headers["set-cookie"]})
+
+
+async def begin_session(request: Request, doorman: TokenDoorman, token: str, answer: Response) -> Holder:
+    """A session for whoever shows this token; `answer` gets its cookie. Raises Problem 401 (`bad_token`)."""
+    holder = await doorman.tokens.find(token.strip())
     if holder is None:
         raise Problem(401, "bad_token", "the token is unknown, revoked or expired")
     _, text = await doorman.tokens.begin_session(holder, SESSION_SECONDS)
     session = await doorman.tokens.find(text, "session")
     if session is None:
         raise Problem(401, "bad_token", "the token has just ended")
-    answer = reply(_view(Caller(session.tenant, session.name, session.permissions, "session"), session))
     _set_cookie(request, answer, text, SESSION_SECONDS)
-    return answer
+    return session
 
 
 @router.delete("", summary="Log out", status_code=204, **described({204: None}, 409))

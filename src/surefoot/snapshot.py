@@ -188,10 +188,9 @@ def public_event(line: Recorded) -> RunEvent:
     return RunEvent(line.run_id, line.sequence, line.version, kind, iso(line.at.wall) or "", step_id, data)
 
 
-def event_line(event: RunEvent, steps: Mapping[str, Step], language: str, texts: ToolTexts) -> str | None:
-    """An event as a line for people, None where it is of no interest. `steps` are those of the run by id."""
-    step = steps.get(event.step_id or str(event.data.get("step_id") or ""))
-    tool = None if step is None else step.tool_name
+def event_line(event: RunEvent, tools: Mapping[str, str | None], language: str, texts: ToolTexts) -> str | None:
+    """An event as a line for people, None where it is of no interest. `tools` are those of the run's steps by id."""
+    tool = tools.get(event.step_id or str(event.data.get("step_id") or ""))
     return event_text(event.type, event.data, language, tool=tool, texts=texts.get(tool or ""))
 
 

@@ -130,7 +130,7 @@ def test_c024_hidden_characters_are_shown(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("words", "status", "resolution"),
     [
-        (("--happened", "--id", "x-7", "--url", "https://x.example/7"), "succeeded", "happened"),
+        (("--happened", "--id", "x-7", "--link", "https://x.example/7"), "succeeded", "happened"),
         (("--give-up",), "outcome_unknown", "given_up"),
     ],
 )

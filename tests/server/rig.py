@@ -126,6 +126,7 @@ class Served(Web):
     """A server process."""
 
     def __init__(self, cli: Cli, *words: str, port: int = 0, more: Mapping[str, str] | None = None) -> None:
+        self.folder = cli.folder
         self.log = cli.folder / f"serve-{os.urandom(4).hex()}.log"
         command = cli.command("serve", "agents.py", "--port", str(port), *words)
         with self.log.open("wb") as errors:

@@ -6,13 +6,12 @@ import argparse
 from collections.abc import Callable, Coroutine
 
 from surefoot.cli import human
+from surefoot.cli.desk import Decide, desk
 from surefoot.cli.output import DONE, Output, shown
-from surefoot.cli.session import given_value, opened, person, place
+from surefoot.cli.session import given_value, opened
 from surefoot.cli.settings import Settings
 from surefoot.errors import InvalidInput
-from surefoot.server.links import link_to, write_link
-from surefoot.snapshot import action_view, iso
-from surefoot.store.port import ActionRow
+from surefoot.snapshot import iso
 
 HOUR_SECONDS = 3_600.0
 PUBLIC_URL_DEFAULT = "http://127.0.0.1:8100"
@@ -23,11 +22,8 @@ Command = Callable[[argparse.Namespace, Settings, Output], Coroutine[None, None,
 
 async def list_actions(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """Questions of every status, or of one, oldest first."""
-    async with opened(settings, out) as sf:
-        if found.run is not None:
-            await sf.store.run(sf.tenant, found.run)  # an unknown run is refused, not empty
-        rows = await sf.actions(status=found.status, run_id=found.run)
-    actions = [action_view(row) for row in rows if found.status in (None, row.action.status.value)]
+    async with desk(found, settings, out) as at:
+        actions = await at.actions(found.status, found.run)
     out.document(actions)
     human.print_actions(out, actions)
     return DONE
@@ -35,8 +31,8 @@ async def list_actions(found: argparse.Namespace, settings: Settings, out: Outpu
 
 async def show(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """One question with its preview."""
-    async with opened(settings, out) as sf:
-        action = action_view(await sf.store.action(sf.tenant, found.id))
+    async with desk(found, settings, out) as at:
+        action = await at.action(found.id)
     out.document(action)
     human.print_action(out, action)
     return DONE
@@ -44,51 +40,33 @@ async def show(found: argparse.Namespace, settings: Settings, out: Output) -> in
 
 async def approve(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """Approve exactly what the question is about."""
-    async with opened(settings, out) as sf:
-        row = await sf.approve(
-            found.id, by=person(found), reason=found.reason, input_hash=found.hash, key=found.key, source=place()
-        )
-    return _decided(row, out)
+    return await _decide(found, settings, out, Decide("approve", reason=found.reason, input_hash=found.hash))
 
 
 async def reject(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """Reject it; the model is told."""
-    async with opened(settings, out) as sf:
-        row = await sf.reject(
-            found.id, by=person(found), reason=found.reason, input_hash=found.hash, key=found.key, source=place()
-        )
-    return _decided(row, out)
+    return await _decide(found, settings, out, Decide("reject", reason=found.reason, input_hash=found.hash))
 
 
 async def resolve(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """Say what became of a call that may have been sent."""
-    if found.outcome == "happened" and not (found.resource_id or found.url):
-        raise InvalidInput("--happened says what was made: add --id X or --url U", code="wrong_use")
-    if found.outcome != "happened" and (found.resource_id or found.url):
-        raise InvalidInput("--id and --url say what was made: they go with --happened", code="wrong_use")
-    async with opened(settings, out) as sf:
-        row = await sf.resolve(
-            found.id,
-            found.outcome,
-            by=person(found),
-            external_resource_id=found.resource_id,
-            url=found.url,
-            reason=found.reason,
-            key=found.key,
-            source=place(),
-        )
-    return _decided(row, out)
+    if found.outcome == "happened" and not (found.resource_id or found.link):
+        raise InvalidInput("--happened says what was made: add --id X or --link U", code="wrong_use")
+    if found.outcome != "happened" and (found.resource_id or found.link):
+        raise InvalidInput("--id and --link say what was made: they go with --happened", code="wrong_use")
+    decision = Decide(found.outcome, reason=found.reason, external_resource_id=found.resource_id, url=found.link)
+    return await _decide(found, settings, out, decision)
 
 
 async def answer(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """Answer a question by a value."""
-    async with opened(settings, out) as sf:
-        row = await sf.answer(found.id, given_value(found.value), by=person(found), key=found.key, source=place())
-    return _decided(row, out)
+    return await _decide(found, settings, out, Decide("answer", value=given_value(found.value)))
 
 
 async def link(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """A signed link to one question. With --for it is that person's authority to decide."""
+    from surefoot.server.links import link_to, write_link
+
     async with opened(settings, out) as sf:
         row = await sf.store.action(sf.tenant, found.id)
         wall = sf.doors.clock.now().wall
@@ -101,8 +79,9 @@ async def link(found: argparse.Namespace, settings: Settings, out: Output) -> in
     return DONE
 
 
-def _decided(row: ActionRow, out: Output) -> int:
-    action = action_view(row)
+async def _decide(found: argparse.Namespace, settings: Settings, out: Output, decision: Decide) -> int:
+    async with desk(found, settings, out) as at:
+        action = await at.decide(found.id, decision, found.key)
     out.document(action)
     out.line(f"{action.id}  {action.decision} by {shown(action.decided_by)}")
     out.line(f"  > surefoot runs watch {action.run_id}")

@@ -34,6 +34,8 @@ SETTINGS = """\
 settings (flag, else environment, else [tool.surefoot] of the nearest pyproject.toml):
   SUREFOOT_STORE          sqlite:///surefoot.db
   SUREFOOT_TENANT         default
+  SUREFOOT_URL            a server that runs and actions commands talk to, instead of the store
+  SUREFOOT_TOKEN          what that server is shown (flag and environment only)
   SUREFOOT_LEASE_SECONDS  30
   SUREFOOT_SECRET         keyring; unset, it is made once and kept beside the SQLite file
   SUREFOOT_TOKENS         API tokens of `surefoot serve`; `surefoot tokens` keeps others in the store
@@ -60,7 +62,19 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     """The command and its values: `command` is for example "runs start". Raises InvalidInput (`wrong_use`)."""
     found = parser().parse_args(list(words))
     found.command = " ".join(filter(None, (found.command, getattr(found, "verb", None))))
+    _check_server(found)
     return found
+
+
+def _check_server(found: argparse.Namespace) -> None:
+    """--url goes with what a server does, in whose name the token says."""
+    if not hasattr(found, "url"):
+        return
+    if not found.command.startswith(("runs ", "actions ")):
+        raise InvalidInput(f"{found.command} works on the store itself: leave --url out", code="wrong_use")
+    for name in ("store", "tenant", "by"):
+        if getattr(found, name, None) is not None:
+            raise InvalidInput(f"--url and --{name} do not go together: the server knows it", code="wrong_use")
 
 
 def parser() -> Parser:
@@ -101,6 +115,8 @@ def _common() -> Parser:
     # Without a default: a value before the command is not undone by the command's own parser.
     made.add_argument("--store", metavar="URL", default=argparse.SUPPRESS, help="sqlite:///file.db")
     made.add_argument("--tenant", metavar="NAME", default=argparse.SUPPRESS, help="whose runs")
+    made.add_argument("--url", metavar="URL", default=argparse.SUPPRESS, help="runs and actions: talk to this server")
+    made.add_argument("--token", default=argparse.SUPPRESS, help="what the server is shown; better SUREFOOT_TOKEN")
     made.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="one JSON document on stdout")
     return made
 
@@ -204,7 +220,7 @@ def _actions(verbs: Commands[Parser], common: Parser) -> None:
     link.add_argument("--hours", type=_positive, default=LINK_HOURS, help="how long it is good (default: %(default)g)")
     resolve = _decision(_sub(verbs, "resolve", "say what became of a call that may have been sent", common))
     what = resolve.add_mutually_exclusive_group(required=True)
-    what.add_argument("--happened", action="store_const", dest="outcome", const="happened", help="with --id or --url")
+    what.add_argument("--happened", action="store_const", dest="outcome", const="happened", help="with --id or --link")
     what.add_argument(
         "--did-not-happen",
         action="store_const",
@@ -220,7 +236,7 @@ def _actions(verbs: Commands[Parser], common: Parser) -> None:
         help="close the question; the outcome stays unknown",
     )
     resolve.add_argument("--id", dest="resource_id", metavar="X", help="the id of what was made")
-    resolve.add_argument("--url", metavar="U", help="its link")
+    resolve.add_argument("--link", metavar="U", help="its link")
     answer = _decision(_sub(verbs, "answer", "answer a question of the agent, or of surefoot", common), reason=False)
     answer.add_argument("value", metavar="VALUE", help="JSON; what is not JSON counts as a text")
 

@@ -18,7 +18,7 @@ DECIDE = {
         "surefoot actions resolve {id} --give-up",
     ),
     "ask": ("surefoot actions answer {id} VALUE", "surefoot actions reject {id}"),
-    "model": ("surefoot actions answer {id} again", "surefoot actions answer {id} stop"),
+    "model": ("surefoot actions answer {id} try_again", "surefoot actions answer {id} stop"),
     "duplicate": ("surefoot actions approve {id}   (undo it)", "surefoot actions reject {id}   (leave it)"),
 }
 """How each kind of question is answered; "model" is an ask about a model that cannot be called."""

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 import msgspec
 
-from surefoot.app import EVENTS_PAGE, Surefoot
+from surefoot.app import Surefoot
 from surefoot.cli import human
+from surefoot.cli.desk import desk
 from surefoot.cli.output import DONE, RUN_FAILED, WAITS_FOR_A_PERSON, Output, shown
-from surefoot.cli.session import given_text, given_value, opened, person
+from surefoot.cli.session import given_text, given_value
 from surefoot.cli.settings import Settings
-from surefoot.cli.userfile import load
-from surefoot.core.ids import run_of_step
+from surefoot.cli.userfile import UserCode, load
 from surefoot.errors import InvalidInput
-from surefoot.snapshot import (
-    RunEvent,
-    RunSnapshot,
-    StepView,
-    at_rest,
-    event_line,
-    message_view,
-    public_event,
-    run_summary,
-)
+from surefoot.snapshot import RunEvent, RunSnapshot, ToolTexts, event_line
 
 Command = Callable[[argparse.Namespace, Settings, Output], Coroutine[None, None, int]]
-WAIT_SECONDS = 3_600.0
 
 
 class Watched(RunSnapshot, frozen=True):
@@ -36,35 +26,34 @@ class Watched(RunSnapshot, frozen=True):
     events: list[RunEvent]
 
 
-class Cancelled(msgspec.Struct, frozen=True):
-    """The acknowledgement of a cancel: nothing more is sent; these calls may have been."""
-
-    run_id: str
-    status: str
-    may_have_been_sent: list[StepView]
-
-
 async def start(found: argparse.Namespace, settings: Settings, out: Output) -> int:
-    """Start a run; with --wait, work on it here until it ends or a person is asked."""
+    """Start a run; with --wait, work on it here until it ends or a person is asked (a server works by itself)."""
     text = given_text(found.text)
     metadata = _metadata(found.metadata)
-    code = load(found.file)
-    agent = code.agent
-    async with opened(settings, out, [agent], code.tools, worker=found.wait) as sf:
-        run = await sf.start(
-            agent, text, key=found.key, conversation_id=found.conversation, metadata=metadata, by=person(found)
-        )
+    code, agent = _agent(found.file, settings)
+    texts = {} if code is None else {tool.name: tool.display for tool in code.agent.tools.values()}
+    async with desk(found, settings, out, code, worker=found.wait) as at:
+        run = await at.start(agent, text, key=found.key, conversation=found.conversation, metadata=metadata)
         if found.wait:
             out.note(f"{run.id}  started")
-            run, _ = await follow(sf, run.id, 0, out)
+            run = await at.follow(run.id, 0, Teller(out, texts).tell)
             out.document(run)
             human.print_what_next(out, run)
             return exit_of(run)
     out.document(run)
     out.line(f"{run.id}  {run.display.text}")
     out.line(f"  > surefoot runs watch {run.id}")
-    out.line(f"  > surefoot worker {found.file}   (if none works yet)")
+    if code is not None and settings.url is None:
+        out.line(f"  > surefoot worker {found.file}   (if none works yet)")
     return DONE
+
+
+def _agent(place: str, settings: Settings) -> tuple[UserCode | None, str]:
+    """The user's code and its agent's name; a server needs the name alone, and then the code need not be here."""
+    if settings.url is not None and not place.partition(":")[0].endswith(".py"):
+        return None, place
+    code = load(place)
+    return code, code.agent.name
 
 
 def _metadata(text: str | None) -> Mapping[str, object] | None:
@@ -81,11 +70,8 @@ def _metadata(text: str | None) -> Mapping[str, object] | None:
 
 async def list_runs(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """Runs, newest first."""
-    async with opened(settings, out) as sf:
-        rows = await sf.store.runs(
-            sf.tenant, status=found.status, agent=found.agent, before=found.before, limit=found.limit
-        )
-    runs = [run_summary(row, out.language) for row in rows]
+    async with desk(found, settings, out) as at:
+        runs = await at.runs(found.status, found.agent, found.before, found.limit)
     out.document(runs)
     human.print_runs(out, runs)
     if len(runs) == found.limit:
@@ -95,10 +81,9 @@ async def list_runs(found: argparse.Namespace, settings: Settings, out: Output) 
 
 async def show(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """One run, with --messages its conversation too."""
-    async with opened(settings, out) as sf:
-        run = await sf.snapshot(found.id, out.language)
-        rows = await sf.messages(found.id) if found.messages else []
-    messages = [message_view(row) for row in rows]
+    async with desk(found, settings, out) as at:
+        run = await at.run(found.id)
+        messages = await at.messages(found.id) if found.messages else []
     members = msgspec.structs.asdict(run)
     out.document({**members, "messages": messages} if found.messages else run)
     human.print_run(out, run)
@@ -109,32 +94,34 @@ async def show(found: argparse.Namespace, settings: Settings, out: Output) -> in
 
 async def watch(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """Follow a run until it ends or a person is asked."""
-    async with opened(settings, out) as sf:
-        run, events = await follow(sf, found.id, found.after, out)
-    out.document(Watched(**msgspec.structs.asdict(run), events=events))
+    teller = Teller(out, {})
+    async with desk(found, settings, out) as at:
+        run = await at.follow(found.id, found.after, teller.tell)
+    out.document(Watched(**msgspec.structs.asdict(run), events=teller.told))
     human.print_what_next(out, run)
     return exit_of(run)
 
 
-async def follow(sf: Surefoot, run_id: str, after: int, out: Output) -> tuple[RunSnapshot, list[RunEvent]]:
-    """Tell a run's story as it happens, on stdout for people and on stderr with --json. Raises NotFound."""
-    told: list[RunEvent] = []
-    while True:
-        seen = sf.store.change_count()
-        run = await sf.snapshot(run_id, out.language)
-        while page := await sf.store.events(sf.tenant, run_id, after, EVENTS_PAGE):
-            told += [public_event(line) for line in page]
-            after = page[-1].sequence
-            for line in await story(sf, told[-len(page) :], out.language):
-                (out.note if out.as_json else out.line)(line)
-        if at_rest(run) and run.last_event_sequence <= after:
-            return await sf.snapshot(run_id, out.language), told
-        await sf.store.changed(seen, WAIT_SECONDS)
+class Teller:
+    """Tells a run's story as it happens, on stdout for people and on stderr with --json. `texts` are those of tools."""
+
+    def __init__(self, out: Output, texts: ToolTexts) -> None:
+        self.told: list[RunEvent] = []
+        self._out = out
+        self._texts = texts
+
+    def tell(self, events: Sequence[RunEvent], tools: Mapping[str, str | None]) -> None:
+        """The next events, and the tool of each step."""
+        self.told += events
+        for event in events:
+            line = event_line(event, tools, self._out.language, self._texts)
+            if line is not None:
+                (self._out.note if self._out.as_json else self._out.line)(human.timed(event, line))
 
 
 async def story(sf: Surefoot, events: list[RunEvent], language: str) -> list[str]:
     """Events of one run as lines, those of interest."""
-    steps = {row.step.id: row.step for row in await sf.store.steps(sf.tenant, events[0].run_id)}
+    steps = {row.step.id: row.step.tool_name for row in await sf.store.steps(sf.tenant, events[0].run_id)}
     texts = {name: tool.display for name, tool in sf.context.registry.tools.items()}
     lines = [(event, event_line(event, steps, language, texts)) for event in events]
     return [human.timed(event, line) for event, line in lines if line is not None]
@@ -149,9 +136,8 @@ def exit_of(run: RunSnapshot) -> int:
 
 async def message(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """A message of the user; it takes its place once every open call has its result."""
-    async with opened(settings, out) as sf:
-        await sf.message(found.id, given_text(found.text), by=person(found))
-        run = await sf.snapshot(found.id, out.language)
+    async with desk(found, settings, out) as at:
+        run = await at.message(found.id, given_text(found.text))
     out.document(run)
     out.line(f"{run.id}  the message is written down; the agent sees it before its next turn")
     return DONE
@@ -160,9 +146,9 @@ async def message(found: argparse.Namespace, settings: Settings, out: Output) ->
 async def signal(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """A signal of a program; a call that waits for it gets it, or the next one that does."""
     value = None if found.value is None else given_value(found.value)
-    async with opened(settings, out) as sf:
-        new = await sf.signal(found.id, found.name, value, key=found.key, by=person(found))
-        run = await sf.snapshot(found.id, out.language)
+    async with desk(found, settings, out) as at:
+        new = await at.signal(found.id, found.name, value, found.key)
+        run = await at.run(found.id)
     out.document(run)
     out.line(f"{run.id}  {'the signal is written down' if new else 'the signal had come before under this key'}")
     return DONE
@@ -170,9 +156,8 @@ async def signal(found: argparse.Namespace, settings: Settings, out: Output) -> 
 
 async def retry(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """Take up a failed or cancelled run in a new run of its conversation; said again, it is the same new run."""
-    async with opened(settings, out) as sf:
-        made = await sf.retry(found.id, by=person(found))
-        run = await sf.snapshot(made.id, out.language)
+    async with desk(found, settings, out) as at:
+        run = await at.retry(found.id)
     out.document(run)
     out.line(f"{run.id}  takes up {found.id}: {run.display.text}")
     out.line(f"  > surefoot runs watch {run.id}")
@@ -181,13 +166,11 @@ async def retry(found: argparse.Namespace, settings: Settings, out: Output) -> i
 
 async def cancel(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """Stop a run: from the acknowledgement on nothing is sent; says what may have been sent before."""
-    async with opened(settings, out) as sf:
-        sent = await sf.cancel(found.id, by=person(found))
-        run = await sf.snapshot(found.id, out.language)
-        # The runs of agents that worked for it are cancelled with it: their calls are listed too.
-        every = [await sf.snapshot(id, out.language) for id in dict.fromkeys(run_of_step(one) for one in sent)]
-    steps = [step for one in every for step in one.steps if step.id in sent]
-    out.document(Cancelled(run.id, run.status, steps))
+    async with desk(found, settings, out) as at:
+        receipt = await at.cancel(found.id)
+        run = await at.run(found.id)
+    steps = receipt.may_have_been_sent
+    out.document(receipt)
     out.line(f"{run.id}  {run.display.text}: nothing more is sent")
     if steps:
         out.line("  may have been sent, and is looked up by any worker:")

@@ -17,7 +17,7 @@ STORE_DEFAULT = "sqlite:///surefoot.db"
 TENANT_DEFAULT = "default"
 LEASE_SECONDS_MIN = 1.0
 SERVICE_NAMES = ("public_url", "announce_url", "announce_secret", "github_webhook_secret", "evidence_secret")
-NAMES = ("store", "tenant", "lease_seconds", "secret", "tokens", *SERVICE_NAMES)
+NAMES = ("store", "tenant", "lease_seconds", "secret", "tokens", "url", *SERVICE_NAMES)
 """Keys of `[tool.surefoot]`; the environment variable of each is SUREFOOT_ and its name in capitals."""
 
 _RELATIVE_FILE = "sqlite:///"
@@ -37,6 +37,10 @@ class Settings(msgspec.Struct, frozen=True):
     """What a server is told besides, by the names of SERVICE_NAMES; some of it is secret."""
     language: str
     """Of the display texts: SUREFOOT_LANG, else the locale."""
+    url: str | None = None
+    """A server to which runs and actions commands talk; None: to the store."""
+    token: str | None = None
+    """What it is shown."""
 
     def __repr__(self) -> str:
         return f"Settings(store={self.store!r}, tenant={self.tenant!r})"
@@ -62,7 +66,10 @@ def read_settings(flags: Mapping[str, object], environ: Mapping[str, str], folde
     locale = next((environ[n] for n in ("SUREFOOT_LANG", "LC_ALL", "LC_MESSAGES", "LANG") if environ.get(n)), None)
     store = _text(given("store"), STORE_DEFAULT)
     from_file = flags.get("store") is None and not environ.get("SUREFOOT_STORE") and "store" in project
+    url = _text(given("url"), "") or None
     return Settings(
+        url=url,
+        token=None if url is None else _text(_token(flags, environ), "") or None,
         store=_beside(store, file) if from_file else store,
         tenant=_text(given("tenant"), TENANT_DEFAULT),
         lease_seconds=_seconds(given("lease_seconds")),
@@ -71,6 +78,13 @@ def read_settings(flags: Mapping[str, object], environ: Mapping[str, str], folde
         service={name: text for name in SERVICE_NAMES if (text := _text(given(name), ""))},
         language=language_of(locale),
     )
+
+
+def _token(flags: Mapping[str, object], environ: Mapping[str, str]) -> tuple[str, object] | None:
+    """A flag or the environment: a token has no place in a file that is checked in."""
+    if flags.get("token") is not None:
+        return "--token", flags["token"]
+    return ("SUREFOOT_TOKEN", environ["SUREFOOT_TOKEN"]) if environ.get("SUREFOOT_TOKEN") else None
 
 
 def operating_system_user() -> str:

@@ -1,0 +1,295 @@
+"""A server as the desk of a command: the HTTP API by httpcore. No effect of a tool passes here."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from http import HTTPStatus
+from types import TracebackType
+from typing import Generic, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+import httpcore
+import msgspec
+
+from surefoot import errors
+from surefoot.cli.desk import Cancelled, Decide, Listener
+from surefoot.doors import Doors
+from surefoot.errors import InvalidInput, NotAllowed, NotFound, StoreUnavailable, SurefootError
+from surefoot.http import system_doors
+from surefoot.snapshot import ActionView, MessageView, RunEvent, RunSnapshot, RunSummary, at_rest
+
+T = TypeVar("T")
+
+CONNECT_SECONDS = 10.0
+READ_SECONDS = 60.0
+SILENCE_SECONDS = 45.0
+"""A stream sends something at least every 15 s: a silent one is dead."""
+TRIES = 4
+"""Of a request whose answer does not come: a repeat is answered as the first one, by its key."""
+PAUSE_SECONDS = 0.5
+KEY_BYTES = 16
+PAGE = 200
+
+CLASSES = {
+    value.code: value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, SurefootError)
+}
+STATUSES: Mapping[int, type[SurefootError]] = {
+    400: InvalidInput,
+    401: NotAllowed,
+    403: NotAllowed,
+    404: NotFound,
+    409: NotAllowed,
+    413: InvalidInput,
+    415: InvalidInput,
+    422: InvalidInput,
+    503: StoreUnavailable,
+}
+
+
+class _Page(msgspec.Struct, Generic[T], frozen=True):
+    items: list[T]
+    next_cursor: str | None
+
+
+class _EventPage(msgspec.Struct, frozen=True):
+    items: list[RunEvent]
+    next_after: int
+    ended: bool
+
+
+class _Signalled(msgspec.Struct, frozen=True):
+    new: bool
+
+
+class _Problem(msgspec.Struct, frozen=True):
+    code: str
+    detail: str
+    details: dict[str, object] = {}
+
+
+class Remote:
+    """A server, with a token where it wants one. The errors are those that the store itself would raise."""
+
+    def __init__(self, url: str, token: str | None, language: str, doors: Doors | None = None) -> None:
+        place = urlsplit(url)
+        if place.scheme not in ("http", "https") or not place.netloc or place.query:
+            raise InvalidInput(
+                f"--url is {url!r}: give the address of a server, http://127.0.0.1:8100", code="bad_setting"
+            )
+        self._url = url.rstrip("/")
+        self._doors = doors or system_doors()
+        self._pool = httpcore.AsyncConnectionPool(keepalive_expiry=5.0)
+        self._headers = {"Host": place.netloc, "Accept-Language": language, "Accept": "application/json"}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
+
+    async def __aenter__(self) -> Remote:
+        """Nothing is asked yet."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the connections."""
+        await self._pool.aclose()
+
+    # Runs
+
+    async def start(
+        self, agent: str, text: str, *, key: str | None, conversation: str | None, metadata: Mapping[str, object] | None
+    ) -> RunSnapshot:
+        """Start a run; without a key one is made up, so that a lost answer makes no second run."""
+        body = {"agent": agent, "input": text, "conversation_id": conversation, "metadata": dict(metadata or {})}
+        return await self._send("/v1/runs", RunSnapshot, body, key=key or self._key())
+
+    async def runs(self, status: str | None, agent: str | None, before: str | None, limit: int) -> list[RunSummary]:
+        """Runs, newest first."""
+        query = {"status": status, "agent": agent}
+        return await self._pages("/v1/runs", RunSummary, query, limit, before)
+
+    async def run(self, run_id: str) -> RunSnapshot:
+        """One run."""
+        return await self._get(f"/v1/runs/{quote(run_id, safe='')}", RunSnapshot)
+
+    async def messages(self, run_id: str) -> list[MessageView]:
+        """Its conversation."""
+        return await self._pages(f"/v1/runs/{quote(run_id, safe='')}/messages", MessageView, {}, None, None)
+
+    async def follow(self, run_id: str, after: int, tell: Listener) -> RunSnapshot:
+        """Tell its events until it ends or a person is asked; the snapshot then. A lost connection is made again."""
+        failures = 0
+        run = await self.run(run_id)
+        while True:
+            try:
+                async with contextlib.aclosing(self._events(run_id, after)) as events:
+                    async for page in events:
+                        failures = 0
+                        run = await self.run(run_id)
+                        if page:
+                            after = page[-1].sequence
+                            tell(page, {step.id: step.tool_name for step in run.steps})
+                        if at_rest(run) and run.last_event_sequence <= after:
+                            return run
+                await self._doors.clock.sleep(PAUSE_SECONDS)
+            except StoreUnavailable:
+                failures += 1
+                if failures >= TRIES:
+                    raise
+                await self._doors.clock.sleep(PAUSE_SECONDS * failures)
+
+    async def message(self, run_id: str, text: str) -> RunSnapshot:
+        """A message of the user. It is not repeated where its answer is lost: that could be a second message."""
+        path = f"/v1/runs/{quote(run_id, safe='')}/messages"
+        return await self._send(path, RunSnapshot, {"text": text}, tries=1)
+
+    async def signal(self, run_id: str, name: str, value: object, key: str | None) -> bool:
+        """A signal; whether it was new."""
+        path, body = f"/v1/runs/{quote(run_id, safe='')}/signals", {"name": name, "value": value}
+        return (await self._send(path, _Signalled, body, key=key or self._key())).new
+
+    async def retry(self, run_id: str) -> RunSnapshot:
+        """Take it up in a new run."""
+        return await self._send(f"/v1/runs/{quote(run_id, safe='')}/retry", RunSnapshot)
+
+    async def cancel(self, run_id: str) -> Cancelled:
+        """Stop it."""
+        return await self._send(f"/v1/runs/{quote(run_id, safe='')}/cancel", Cancelled, tries=1)
+
+    # People
+
+    async def actions(self, status: str | None, run_id: str | None) -> list[ActionView]:
+        """Questions, oldest first."""
+        return await self._pages("/v1/pending-actions", ActionView, {"status": status, "run_id": run_id}, None, None)
+
+    async def action(self, action_id: str) -> ActionView:
+        """One question."""
+        return await self._get(f"/v1/pending-actions/{quote(action_id, safe='')}", ActionView)
+
+    async def decide(self, action_id: str, decision: Decide, key: str | None) -> ActionView:
+        """Decide about it; where the answer is lost, the same decision is said again under its key."""
+        path = f"/v1/pending-actions/{quote(action_id, safe='')}/decision"
+        return await self._send(path, ActionView, decision, key=key or self._key())
+
+    # How it is done
+
+    def _key(self) -> str:
+        return self._doors.entropy.token(KEY_BYTES).hex()
+
+    async def _get(self, path: str, kind: type[T], query: Mapping[str, object] | None = None) -> T:
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        return _decode(await self._ask("GET", f"{path}?{urlencode(given)}" if given else path), kind)
+
+    async def _send(
+        self, path: str, kind: type[T], body: object = None, *, key: str | None = None, tries: int = TRIES
+    ) -> T:
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        if key is not None:
+            headers["Idempotency-Key"] = f'"{_escaped(key)}"'
+        data = b"" if body is None else msgspec.json.encode(body)
+        return _decode(await self._ask("POST", path, data, headers, tries), kind)
+
+    async def _pages(
+        self, path: str, kind: type[T], query: Mapping[str, object], limit: int | None, cursor: str | None
+    ) -> list[T]:
+        """The items of every page, at most `limit`."""
+        found: list[T] = []
+        while limit is None or len(found) < limit:
+            size = PAGE if limit is None else min(PAGE, limit - len(found))
+            data = await self._ask("GET", f"{path}?{_query({**query, 'limit': size, 'cursor': cursor})}")
+            page = _decode(data, _Page[kind])  # type: ignore[valid-type]  # msgspec reads the type that it is given
+            found += page.items
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        return found
+
+    async def _ask(
+        self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None, tries: int = TRIES
+    ) -> bytes:
+        tried = 0
+        while True:
+            tried += 1
+            try:
+                async with self._stream(method, path, body, headers or {}, READ_SECONDS) as answer:
+                    return await _whole(answer)
+            except StoreUnavailable:
+                if tried >= tries:
+                    raise
+                await self._doors.clock.sleep(PAUSE_SECONDS * tried)
+
+    @contextlib.asynccontextmanager
+    async def _stream(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str], read_s: float
+    ) -> AsyncIterator[httpcore.Response]:
+        sent = [(name.encode(), value.encode()) for name, value in {**self._headers, **headers}.items()]
+        if method == "POST":
+            sent.append((b"Content-Length", str(len(body)).encode()))
+        timeout = {"connect": CONNECT_SECONDS, "read": read_s, "write": READ_SECONDS, "pool": CONNECT_SECONDS}
+        try:
+            async with self._pool.stream(
+                method, self._url + path, headers=sent, content=body or None, extensions={"timeout": timeout}
+            ) as answer:
+                yield answer
+        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as problem:
+            raise StoreUnavailable(
+                f"the server at {self._url} cannot be reached ({type(problem).__name__}); is `surefoot serve` running?",
+                code="server_unreachable",
+            ) from None
+
+    async def _events(self, run_id: str, after: int) -> AsyncGenerator[list[RunEvent], None]:
+        """New events as they come; an empty list where there were none for a while, and at the end."""
+        path = f"/v1/runs/{quote(run_id, safe='')}/events"
+        headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
+        async with self._stream("GET", path, b"", headers, SILENCE_SECONDS) as answer:
+            if answer.status != HTTPStatus.OK:
+                await _whole(answer)
+                yield []
+                return
+            rest = b""
+            async for piece in answer.aiter_stream():
+                *frames, rest = (rest + piece).split(b"\n\n")
+                yield [event for frame in frames if (event := _event(frame)) is not None]
+        yield []
+
+
+def _query(given: Mapping[str, object]) -> str:
+    return urlencode({name: value for name, value in given.items() if value is not None})
+
+
+def _escaped(key: str) -> str:
+    if not key.isascii() or not key.isprintable():
+        raise InvalidInput("with a server --key is printable ASCII", code="wrong_use")
+    return key.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _event(frame: bytes) -> RunEvent | None:
+    """The event of a frame; control frames, which have no id, are none."""
+    fields = dict(line.split(b": ", 1) for line in frame.split(b"\n") if b": " in line)
+    return msgspec.json.decode(fields[b"data"], type=RunEvent) if b"id" in fields else None
+
+
+async def _whole(answer: httpcore.Response) -> bytes:
+    """The body of a good answer. Raises what a problem says."""
+    body = await answer.aread()
+    if answer.status < HTTPStatus.BAD_REQUEST:
+        return body
+    try:
+        problem = msgspec.json.decode(body, type=_Problem)
+    except msgspec.MsgspecError:
+        raise StoreUnavailable(
+            f"the server answered {answer.status} and no problem document: is --url that of a surefoot server?",
+            code="server_unreachable",
+        ) from None
+    kind = CLASSES.get(problem.code) or STATUSES.get(answer.status, SurefootError)
+    raise kind(problem.detail, code=problem.code, details=problem.details)
+
+
+def _decode(data: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.MsgspecError as problem:
+        raise StoreUnavailable(
+            f"the server's answer cannot be read ({problem}): is it another version of surefoot?",
+            code="server_unreachable",
+        ) from None

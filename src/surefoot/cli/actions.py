@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Callable, Coroutine
 
 from surefoot.cli import human
-from surefoot.cli.desk import Decide, desk
+from surefoot.cli.desk import Decide
+from surefoot.cli.local import desk
 from surefoot.cli.output import DONE, Output, shown
 from surefoot.cli.session import given_value, opened
 from surefoot.cli.settings import Settings

@@ -70,7 +70,7 @@ def _check_server(found: argparse.Namespace) -> None:
     """--url goes with what a server does, in whose name the token says."""
     if not hasattr(found, "url"):
         return
-    if not found.command.startswith(("runs ", "actions ")):
+    if not found.command.startswith(("runs ", "actions ")) or found.command == "actions link":
         raise InvalidInput(f"{found.command} works on the store itself: leave --url out", code="wrong_use")
     for name in ("store", "tenant", "by"):
         if getattr(found, name, None) is not None:

@@ -2,37 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from types import TracebackType
 from typing import Protocol
 
 import msgspec
 
-from surefoot.agent.agent import Agent
-from surefoot.app import EVENTS_PAGE, Surefoot
-from surefoot.cli.output import Output
-from surefoot.cli.session import opened, person, place
-from surefoot.cli.settings import Settings
-from surefoot.cli.userfile import UserCode
-from surefoot.core.ids import run_of_step
-from surefoot.snapshot import (
-    ActionView,
-    MessageView,
-    RunEvent,
-    RunSnapshot,
-    RunSummary,
-    StepView,
-    action_view,
-    at_rest,
-    message_view,
-    public_event,
-    run_summary,
-)
-from surefoot.store.port import ActionRow
-
-WAIT_SECONDS = 3_600.0
+from surefoot.snapshot import ActionView, MessageView, RunEvent, RunSnapshot, RunSummary, StepView
 
 
 class Cancelled(msgspec.Struct, frozen=True):
@@ -110,130 +85,3 @@ class Desk(Protocol):
     async def decide(self, action_id: str, decision: Decide, key: str | None) -> ActionView:
         """Decide about it."""
         ...
-
-
-def desk(
-    found: argparse.Namespace, settings: Settings, out: Output, code: UserCode | None = None, *, worker: bool = False
-) -> AbstractAsyncContextManager[Desk]:
-    """Where this command finds its runs. With `worker` and the store, they are worked on here meanwhile."""
-    if settings.url is not None:
-        from surefoot.cli.remote import Remote
-
-        return Remote(settings.url, settings.token, out.language)
-    agents: tuple[Agent, ...] = () if code is None else (code.agent,)
-    sf = opened(settings, out, agents, () if code is None else code.tools, worker=worker)
-    return Local(sf, out.language, found)
-
-
-class Local:
-    """The store itself."""
-
-    def __init__(self, sf: Surefoot, language: str, found: argparse.Namespace) -> None:
-        self._sf = sf
-        self._language = language
-        self._found = found
-
-    async def __aenter__(self) -> Local:
-        """Open the store. Raises StoreError."""
-        await self._sf.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it."""
-        await self._sf.close()
-
-    @property
-    def _by(self) -> str:
-        return person(self._found)
-
-    async def start(
-        self, agent: str, text: str, *, key: str | None, conversation: str | None, metadata: Mapping[str, object] | None
-    ) -> RunSnapshot:
-        """Start a run."""
-        return await self._sf.start(agent, text, key=key, conversation_id=conversation, metadata=metadata, by=self._by)
-
-    async def runs(self, status: str | None, agent: str | None, before: str | None, limit: int) -> list[RunSummary]:
-        """Runs, newest first."""
-        rows = await self._sf.store.runs(self._sf.tenant, status=status, agent=agent, before=before, limit=limit)
-        return [run_summary(row, self._language) for row in rows]
-
-    async def run(self, run_id: str) -> RunSnapshot:
-        """One run."""
-        return await self._sf.snapshot(run_id, self._language)
-
-    async def messages(self, run_id: str) -> list[MessageView]:
-        """Its conversation."""
-        return [message_view(row) for row in await self._sf.messages(run_id)]
-
-    async def follow(self, run_id: str, after: int, tell: Listener) -> RunSnapshot:
-        """Tell its events until it ends or a person is asked; the snapshot then."""
-        sf = self._sf
-        while True:
-            seen = sf.store.change_count()
-            run = await self.run(run_id)
-            while page := await sf.store.events(sf.tenant, run_id, after, EVENTS_PAGE):
-                after = page[-1].sequence
-                steps = await sf.store.steps(sf.tenant, run_id)
-                tell([public_event(line) for line in page], {row.step.id: row.step.tool_name for row in steps})
-            if at_rest(run) and run.last_event_sequence <= after:
-                return await self.run(run_id)
-            await sf.store.changed(seen, WAIT_SECONDS)
-
-    async def message(self, run_id: str, text: str) -> RunSnapshot:
-        """A message of the user."""
-        await self._sf.message(run_id, text, by=self._by)
-        return await self.run(run_id)
-
-    async def signal(self, run_id: str, name: str, value: object, key: str | None) -> bool:
-        """A signal; whether it was new."""
-        return await self._sf.signal(run_id, name, value, key=key, by=self._by)
-
-    async def retry(self, run_id: str) -> RunSnapshot:
-        """Take it up in a new run."""
-        return await self.run((await self._sf.retry(run_id, by=self._by)).id)
-
-    async def cancel(self, run_id: str) -> Cancelled:
-        """Stop it."""
-        sent = await self._sf.cancel(run_id, by=self._by)
-        run = await self.run(run_id)
-        # The runs of agents that worked for it are cancelled with it: their calls are listed too.
-        every = [await self.run(id) for id in dict.fromkeys(run_of_step(one) for one in sent)]
-        return Cancelled(run.id, run.status, [step for one in every for step in one.steps if step.id in sent])
-
-    async def actions(self, status: str | None, run_id: str | None) -> list[ActionView]:
-        """Questions, oldest first."""
-        if run_id is not None:
-            await self._sf.store.run(self._sf.tenant, run_id)  # an unknown run is refused, not empty
-        rows = await self._sf.actions(status=status, run_id=run_id)
-        return [action_view(row) for row in rows if status in (None, row.action.status.value)]
-
-    async def action(self, action_id: str) -> ActionView:
-        """One question."""
-        return action_view(await self._sf.store.action(self._sf.tenant, action_id))
-
-    async def decide(self, action_id: str, decision: Decide, key: str | None) -> ActionView:
-        """Decide about it."""
-        return action_view(await self._decide(action_id, decision, key))
-
-    async def _decide(self, id: str, d: Decide, key: str | None) -> ActionRow:
-        sf, by, source = self._sf, self._by, place()
-        match d.decision:
-            case "approve":
-                return await sf.approve(id, by=by, reason=d.reason, input_hash=d.input_hash, key=key, source=source)
-            case "reject":
-                return await sf.reject(id, by=by, reason=d.reason, input_hash=d.input_hash, key=key, source=source)
-            case "answer":
-                return await sf.answer(id, d.value, by=by, key=key, source=source)
-            case outcome:
-                return await sf.resolve(
-                    id,
-                    outcome,
-                    by=by,
-                    external_resource_id=d.external_resource_id,
-                    url=d.url,
-                    reason=d.reason,
-                    key=key,
-                    source=source,
-                )

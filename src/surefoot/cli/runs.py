@@ -9,7 +9,7 @@ import msgspec
 
 from surefoot.app import Surefoot
 from surefoot.cli import human
-from surefoot.cli.desk import desk
+from surefoot.cli.local import desk
 from surefoot.cli.output import DONE, RUN_FAILED, WAITS_FOR_A_PERSON, Output, shown
 from surefoot.cli.session import given_text, given_value
 from surefoot.cli.settings import Settings

@@ -401,8 +401,8 @@ class Surefoot(Decisions):
         """One call with all guarantees and no agent around it; at most one effect for a `key`, for ever.
 
         The same key with the same arguments answers from the first call; `timeout` (seconds) bounds the wait.
-        Raises KeyReused (other arguments), ApprovalPending, OutcomeUnknown, PerformFailed, InvalidInput. After
-        OutcomeUnknown the step goes on being settled, here or by any worker.
+        Raises KeyReused (other arguments), ApprovalPending, OutcomeUnknown, PerformFailed, InvalidInput, WaitTimeout
+        (`not_sent_yet`: nothing was sent in that time). After a time-out the step goes on, here or by any worker.
         """
         check_key(key)
         if timeout is not None and not timeout >= 0:

@@ -138,6 +138,8 @@ def _standing_still(row: RunRow, steps: Sequence[StepRow], now: Instant) -> list
     waited = 0.0 if row.ready_at is None or not free else min(now.mono - row.ready_at, now.wall - row.updated_at)
     if row.blocked_code is not None:
         next_action = "start a worker with the code that knows it, or cancel the run"
+        if row.blocked_code == "drive_failed":
+            next_action = "read the worker's log, mend the code, start a worker again; or cancel the run"
         found.append(Finding("blocked", run.id, f"no worker can take it: {row.blocked_code}", next_action))
     elif waited > STUCK_SECONDS:
         text = f"ready for {waited:.0f} s, and no worker takes it (agent {run.agent}, version {run.agent_version})"

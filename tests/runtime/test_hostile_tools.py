@@ -11,7 +11,7 @@ import pytest
 from surefoot import Absent, Found, Operation, Receipt, Surefoot, ToolCall, Undetermined, effects, tool
 from surefoot.core.policy import careful_rules
 from surefoot.core.state import EffectClass, Rules
-from surefoot.errors import InvalidInput, OutcomeUnknown, PerformFailed
+from surefoot.errors import InvalidInput, OutcomeUnknown, PerformFailed, WaitTimeout
 
 _calls: list[int] = []
 _verdicts: dict[str, object] = {
@@ -96,7 +96,7 @@ async def test_what_was_found_stays_found(url: str, verdict: str) -> None:
 async def test_a_refusal_for_now_is_not_repeated_without_end(url: str, wait: str) -> None:
     _calls.clear()
     async with Surefoot(url) as sf:
-        with pytest.raises(OutcomeUnknown):
+        with pytest.raises(WaitTimeout, match="nothing of it was sent"):
             await sf.perform(refusing.call(wait=wait), timeout=1.5)
         run_id = (await sf.store.run_ids(sf.tenant))[0]
         assert len(_calls) <= 4

@@ -11,7 +11,7 @@ from surefoot.agent.tools import ToolCall
 from surefoot.core.state import ActionKind, ActionStatus, Limits, Run, RunStatus, StepStatus
 from surefoot.core.values import canonical, digest
 from surefoot.effects import Receipt
-from surefoot.errors import ApprovalPending, InvalidInput, OutcomeUnknown, PerformFailed
+from surefoot.errors import ApprovalPending, InvalidInput, OutcomeUnknown, PerformFailed, WaitTimeout
 from surefoot.runtime.context import Context
 from surefoot.store.port import ActionRow, StepRow
 
@@ -64,6 +64,13 @@ async def receipt_of(ctx: Context, run_id: str) -> Receipt:
                 f"{step.tool_name} waits for a person: decide about {asked.action.id}, then perform again with its key",
                 details=details,
             )
+    if step.status is StepStatus.pending and not step.doubtful_attempts:
+        raise WaitTimeout(
+            f"{step.tool_name} has not begun ({step.error_code or 'waiting'}): nothing of it was sent, and step "
+            f"{step.id} goes on; perform again with its key for the answer",
+            code="not_sent_yet",
+            details=details,
+        )
     raise OutcomeUnknown(
         f"{step.tool_name} may have been applied: step {step.id} is {step.status.value} and goes on being looked up",
         details=details,

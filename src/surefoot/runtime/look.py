@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Mapping
 
@@ -43,10 +44,17 @@ def _is_async(tool: RunnableTool) -> bool:
 async def _bounded(ctx: Context, call: Call) -> object:
     """The answer, or an error after LOOK_TIMEOUT_SECONDS; the call is told to stop in either case."""
     try:
-        if not await wait_call(ctx.doors, call, LOOK_TIMEOUT_SECONDS) or call.done.cancelled():
+        if not await wait_call(ctx.doors, call, LOOK_TIMEOUT_SECONDS):
             raise SurefootError("the lookup did not answer in time", code="lookup_timeout")
         answer = call.done.result()
         return await answer if inspect.isawaitable(answer) else answer
+    except asyncio.CancelledError as stopped:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        # Nobody told us to stop: something inside the lookup was cancelled, such as a pool that was closed.
+        text = f"the lookup was stopped from inside ({safe_error(stopped, ctx.redactor)})"
+        raise SurefootError(text, code="lookup_cancelled") from None
     finally:
         call.cancel()
 

@@ -28,6 +28,8 @@ IDLE_POLL_SECONDS = 1.0
 """At least so often a worker looks for dead owners and missed wake-ups."""
 STOP_GRACE_SECONDS = 10.0
 FAILURE_PAUSE_SECONDS_MAX = 60.0
+DRIVES_FAILED_MAX = 8
+"""Drives of one run that fail in a row, by a bug and not by the store, before the run is set aside."""
 
 LoopFactory = Callable[[Run], Loop | None]
 """The logic for a run, or None where the code of now does not know its agent."""
@@ -256,6 +258,13 @@ class Worker:
         if isinstance(failure, Unreadable):
             with contextlib.suppress(SurefootError):
                 await self.ctx.store.block(self.ctx.tenant_id, run_id, token, "unreadable")
+            return
+        if count >= DRIVES_FAILED_MAX and not isinstance(failure, StoreError):
+            # A bug that stays: the run says so, until a worker with other code starts.
+            self._failures.pop(run_id, None)
+            with contextlib.suppress(SurefootError):
+                await self.ctx.store.block(self.ctx.tenant_id, run_id, token, "drive_failed")
+                self.ctx.log(f"run {run_id}: not driven any more (drive_failed); see surefoot doctor")
             return
         while not await self._given_back(driver, token, count):
             count += 1

@@ -43,6 +43,7 @@ from surefoot.runtime.look import verdict_look
 from surefoot.runtime.loop import Loop, PerformLoop
 from surefoot.runtime.registry import Registry, rules_of
 from surefoot.runtime.secrets import EnvironmentSecrets, load_keyring
+from surefoot.runtime.tracing import process_tracing
 from surefoot.runtime.waiting import signal_run
 from surefoot.runtime.worker import CAPACITY, Worker
 from surefoot.signing import KeyringSigner
@@ -130,6 +131,7 @@ class Surefoot(Decisions):
             registry=self._registry,
             signer=KeyringSigner(keyring),
             keyring=keyring,
+            tracing=process_tracing(store, self.redactor),
             secrets=secrets,
             redactor=self.redactor,
             lease_s=self._lease_s,

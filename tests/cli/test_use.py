@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from surefoot.cli.arguments import COMMANDS, split_json
+from surefoot.cli.output import log_line
 from tests.cli.rig import Cli
 
 
@@ -26,6 +29,23 @@ def test_help_lists_what_there_is(cli: Cli) -> None:
     text = cli.process("--help").out
     assert all(f"\n    {name} " in text for name in COMMANDS) and "exit codes:" in text
     assert "export" not in text
+
+
+def test_log_lines_as_json_have_their_ids() -> None:
+    step = "step_01m8mkc46c9g18hv3d1v21jm0m_00004"
+    told = json.loads(log_line(f"{step}: the account is not known yet (Timeout)"))
+    assert told.keys() == {"time", "message", "step_id", "run_id"}
+    assert (told["step_id"], told["run_id"]) == (step, "run_01m8mkc46c9g18hv3d1v21jm0m")
+    told = json.loads(log_line("decision 'approve' of 'ann' about 'act_01m8mkc4h2yb3rs8hfn14a627s' was refused"))
+    assert told["action_id"] == "act_01m8mkc4h2yb3rs8hfn14a627s" and "run_id" not in told
+
+
+def test_a_worker_logs_json_lines(cli: Cli) -> None:
+    run_id = cli.start("writer")
+    found = cli.process("worker", "agents.py", "--until-idle", "--log-format", "json")
+    lines = [json.loads(line) for line in found.err.splitlines()]
+    assert lines and all({"time", "message"} <= line.keys() for line in lines)
+    assert any(line.get("run_id") == run_id for line in lines)
 
 
 def test_version(cli: Cli) -> None:

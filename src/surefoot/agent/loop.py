@@ -36,6 +36,7 @@ from surefoot.core.state import Run, Step
 from surefoot.core.totals import Spent
 from surefoot.core.values import clean_text, digest
 from surefoot.errors import NotAllowed, Unreadable
+from surefoot.runtime import tracing
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import redact_json
 from surefoot.runtime.loop import RecordModel
@@ -126,12 +127,21 @@ class AgentLoop:
 
     async def _ask(self, run: Run, step: Step, request: ModelRequest, *, shown: bool = True) -> ModelResponse:
         model = self._models.of(step)
+        with self._ctx.tracing.model(run, step, model.name) as span:
+            async with asyncio.timeout(step.rules.timeout_s):
+                answer = await self._answer(run, step, model, request, shown=shown)
+            span.note(tracing.RESPONSE_MODEL, answer.model or None)
+            span.note(tracing.FINISH_REASONS, [answer.finish])
+            span.note(tracing.INPUT_TOKENS, answer.usage.input_tokens)
+            span.note(tracing.OUTPUT_TOKENS, answer.usage.output_tokens)
+        return answer
+
+    async def _answer(self, run: Run, step: Step, model: Model, request: ModelRequest, *, shown: bool) -> ModelResponse:
         stream: Streaming | None = getattr(model, "stream", None)
-        async with asyncio.timeout(step.rules.timeout_s):
-            if stream is None or self._texts is None or not shown or not self._texts.wanted(run.id):
-                return await model.complete(request)
-            with self._texts.writing(run.id, step.id, step.attempt) as emit:
-                return await stream(request, emit)
+        if stream is None or self._texts is None or not shown or not self._texts.wanted(run.id):
+            return await model.complete(request)
+        with self._texts.writing(run.id, step.id, step.attempt) as emit:
+            return await stream(request, emit)
 
     async def _begin(self, run: Run) -> list[NoteMessage]:
         summary, notes = self._history.summary, self._history.notes

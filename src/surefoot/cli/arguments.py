@@ -160,6 +160,9 @@ def _worker(made: Parser) -> None:
 
 
 def _lease(made: Parser) -> None:
+    made.add_argument(
+        "--log-format", choices=("text", "json"), default="text", help="how lines on stderr are (default: %(default)s)"
+    )
     made.add_argument("--lease-seconds", type=_positive, metavar="SECONDS", help="how long a claim lasts unrenewed")
 
 

@@ -44,6 +44,7 @@ def _run(words: Sequence[str], out: Output) -> int:
         raise InvalidInput(f"which command? {', '.join(COMMANDS)}; see `surefoot --help`", code="wrong_use")
     settings = read_settings(vars(found), os.environ, Path.cwd())
     out.language = settings.language
+    out.json_lines = getattr(found, "log_format", "text") == "json"
     return _dispatch(found, settings, out)
 
 

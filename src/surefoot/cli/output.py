@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 import msgspec
 
+from surefoot.core.ids import run_of_step
 from surefoot.core.redact import Redactor
 from surefoot.core.visible import visible
+from surefoot.doors import SystemClock
 from surefoot.errors import CommitUnknown, InvalidInput, StoreUnavailable, SurefootError
 from surefoot.runtime.secrets import EnvironmentSecrets
 
@@ -25,6 +28,7 @@ INTERNAL_ERROR = 70
 INTERRUPTED = 130
 
 COLUMN_CHARACTERS_MAX = 60
+_IDS = {"run": "run_id", "step": "step_id", "act": "action_id", "conv": "conversation_id", "wrk": "worker_id"}
 
 
 class Output:
@@ -33,6 +37,8 @@ class Output:
     def __init__(self, as_json: bool, language: str = "en") -> None:
         self.as_json = as_json
         self.language = language
+        self.json_lines = False
+        """The lines on stderr are JSON: --log-format json."""
 
     def document(self, value: object) -> None:
         """The one JSON document. Nothing is printed without --json."""
@@ -47,7 +53,7 @@ class Output:
 
     def note(self, text: str) -> None:
         """A line on stderr, with and without --json: progress and logs."""
-        print(text, file=sys.stderr, flush=True)
+        print(log_line(text) if self.json_lines else text, file=sys.stderr, flush=True)
 
     def table(self, rows: Sequence[Sequence[str]], indent: str = "") -> None:
         """Rows with aligned columns; the last column is as wide as it is."""
@@ -73,6 +79,19 @@ class Output:
         if not self.as_json:
             self.note(f"surefoot: {message}")
         return INTERNAL_ERROR
+
+
+def log_line(text: str) -> str:
+    """A log line as JSON: the time, the text, and the ids that stand in it, each under its name."""
+    at = datetime.fromtimestamp(SystemClock().now().wall, UTC)
+    found: dict[str, str] = {"time": at.isoformat(timespec="milliseconds"), "message": text}
+    for kind, field in _IDS.items():
+        match = re.search(rf"\b{kind}_[0-9a-z]{{26}}(?:_[0-9]{{5,}})?\b", text)
+        if match is not None:
+            found[field] = match[0]
+    if "step_id" in found:
+        found.setdefault("run_id", run_of_step(found["step_id"]))
+    return msgspec.json.encode(found).decode()
 
 
 def exit_code(error: SurefootError) -> int:

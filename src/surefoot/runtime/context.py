@@ -14,9 +14,11 @@ from surefoot.doors import Doors
 from surefoot.effects import Operation, SecretSource, Signer
 from surefoot.errors import NotAllowed
 from surefoot.runtime.registry import Registry
+from surefoot.runtime.tracing import NoTracing, Tracing
 from surefoot.store.port import Store
 
 LOOK_TIMEOUT_SECONDS = 60.0
+NO_TRACING = NoTracing()
 
 
 StartChild = Callable[[Run, Step, Mapping[str, object]], Awaitable[Run]]
@@ -40,6 +42,7 @@ class Context(msgspec.Struct, frozen=True):
     redactor: Redactor
     lease_s: float = policy.LEASE_SECONDS_DEFAULT
     log: Callable[[str], None] = print
+    tracing: Tracing = NO_TRACING
     start_child: StartChild = no_child
     """Starts the run that works on a call, once; later it answers with the same run."""
 

@@ -22,6 +22,7 @@ from surefoot.runtime.held import Held
 from surefoot.runtime.loop import Loop
 from surefoot.runtime.ready import start_when_ready
 from surefoot.runtime.registry import RunnableTool
+from surefoot.runtime.tracing import ATTEMPT_END, RUN_STATUS
 
 REST_SECONDS_MAX = 3_600.0
 WAIT_SECONDS_MIN = 0.02
@@ -49,6 +50,11 @@ class Driver:
 
     async def drive(self) -> None:
         """Until the run needs nobody, the lease is lost, or the worker stops. Raises StoreError and Unreadable."""
+        async with self.ctx.tracing.drive(self.handle.run) as span:
+            await self._drive()
+            span.note(RUN_STATUS, self.handle.run.status.value)
+
+    async def _drive(self) -> None:
         await self.held.loop.resume(self.handle.run)
         await self._recover()
         while not (self.released or self.held.lost):
@@ -296,7 +302,11 @@ class Driver:
         tool = self.ctx.registry[step.tool_name]
         arguments = await self.held.arguments(step)
         op = self.ctx.operation(self.handle.run.id, step, step.attempts[-1])
-        outcome, call = await run_call(self.ctx.doors, tool, op, arguments, step.rules, self.ctx.redactor)
+        with self.ctx.tracing.tool(self.handle.run, step) as span:
+            outcome, call = await run_call(self.ctx.doors, tool, op, arguments, step.rules, self.ctx.redactor)
+            span.note(ATTEMPT_END, outcome.end)
+            if outcome.end != "applied":
+                span.failed(outcome.code or outcome.end)
         if call is not None:
             self.held.stuck[step.id] = call
             self._spawn(step.id + _LATE, self._late_end(step, call, tool))

@@ -17,12 +17,20 @@ from surefoot.errors import SurefootError
 from surefoot.runtime.context import LOOK_TIMEOUT_SECONDS, Context
 from surefoot.runtime.execute import Call, receipt_look, redact_json, wait_call
 from surefoot.runtime.registry import RunnableTool
+from surefoot.runtime.tracing import VERDICT
 
 COVERAGE_BYTES_MAX = 8 * 1024
 
 
 async def look(ctx: Context, run_id: str, step: Step, tool: RunnableTool, arguments: dict[str, object]) -> Look:
     """One look for the step's key. Never raises but CancelledError: an exception inside a lookup is Undetermined."""
+    with ctx.tracing.look(run_id, step) as span:
+        found = await _look(ctx, run_id, step, tool, arguments)
+        span.note(VERDICT, found.verdict)
+        return found
+
+
+async def _look(ctx: Context, run_id: str, step: Step, tool: RunnableTool, arguments: dict[str, object]) -> Look:
     began = ctx.store.now().mono
     op = ctx.operation(run_id, step, None)
     try:

@@ -44,9 +44,11 @@ test-foreign: $(READY) ## tests against programs that are not ours
 	elif [ $$found -ne 0 ]; then echo "$$out"; exit $$found; \
 	else $(PYTEST) -m foreign $(ARGS); fi
 
-docs: $(READY) ## make docs/lifecycle.md anew from the tables
+docs: $(READY) ## make docs/lifecycle.md and docs/api.md anew
 	@$(BIN)/python -m surefoot.core.lifecycle > docs/lifecycle.md.new || { rm -f docs/lifecycle.md.new; exit 1; }
 	@mv docs/lifecycle.md.new docs/lifecycle.md
+	@$(BIN)/python -m surefoot.server.document > docs/api.md.new || { rm -f docs/api.md.new; exit 1; }
+	@mv docs/api.md.new docs/api.md
 
 SITE := build/site-venv
 

@@ -51,7 +51,7 @@ def create_app(
         redirect_slashes=False,
     )
     app.state.service = service
-    problems.install(app, sf.context.log)
+    problems.install(app, lambda line: sf.context.log(line))
     app.include_router(runs.router)
     app.include_router(people.router)
     app.include_router(about.router)

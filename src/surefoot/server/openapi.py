@@ -13,6 +13,8 @@ from fastapi import FastAPI
 from surefoot.server.problems import MEDIA_TYPE, ProblemDocument
 
 REF = "#/components/schemas/{name}"
+NEEDED = "x-needed"
+"""Marks a header without which we refuse a request ourselves."""
 ALWAYS = (401, 403, 503)
 """Any request may be answered so."""
 
@@ -25,6 +27,16 @@ class Described(TypedDict, total=False):
     response_model: None
     responses: dict[int | str, dict[str, object]]
     openapi_extra: dict[str, object]
+
+
+class _Parameter(TypedDict, total=False):
+    required: bool
+    schema: dict[str, object]
+
+
+class _Operation(TypedDict, total=False):
+    responses: dict[str, object]
+    parameters: list[_Parameter]
 
 
 def described(
@@ -76,6 +88,9 @@ def install(app: FastAPI) -> None:
 
     def document() -> dict[str, object]:
         found = made()
+        for methods in found["paths"].values():
+            for operation in methods.values():
+                _mend(operation)
         held = found.setdefault("components", {}).setdefault("schemas", {})
         for name in ("HTTPValidationError", "ValidationError"):
             held.pop(name, None)
@@ -83,6 +98,17 @@ def install(app: FastAPI) -> None:
         return found
 
     app.openapi = document  # type: ignore[method-assign]  # FastAPI documents this as the way
+
+
+def _mend(operation: _Operation) -> None:
+    """What FastAPI adds and is not so: a 422 of its own, and that a header which we ask for may be left out."""
+    if "HTTPValidationError" in str(operation["responses"].get("422", "")):
+        del operation["responses"]["422"]
+    for parameter in operation.get("parameters", ()):
+        if parameter["schema"].pop(NEEDED, False):
+            parameter["required"] = True
+            parameter["schema"] = {"type": "string", "minLength": 1, **parameter["schema"]}
+            parameter["schema"].pop("anyOf", None)
 
 
 def package_version() -> str:

@@ -11,6 +11,7 @@ import msgspec
 from fastapi import Depends, Header, Request
 
 from surefoot.errors import InvalidInput
+from surefoot.server.openapi import NEEDED
 from surefoot.server.problems import Problem
 from surefoot.server.service import Visit, service_of
 from surefoot.vocabulary import language_of
@@ -88,14 +89,17 @@ def _too_large(bytes_max: int) -> Problem:
     return Problem(413, "body_too_large", f"a body has at most {bytes_max} bytes", headers={"Connection": "close"})
 
 
+_KEY_TEXT = (
+    'A text that names this request, for example `"8e03978e-40d5-43dd-bc93-6894a57f9324"`; '
+    "the quotes of the draft may be left out."
+)
+_KEY_SCHEMA: dict[str, str | int | bool] = {"minLength": 1, "maxLength": KEY_CHARACTERS_MAX}
 KeyHeader = Annotated[
+    str | None, Header(alias="Idempotency-Key", description=_KEY_TEXT, json_schema_extra={**_KEY_SCHEMA})
+]
+NeededKeyHeader = Annotated[
     str | None,
-    Header(
-        alias="Idempotency-Key",
-        description='A text that names this request, for example `"8e03978e-40d5-43dd-bc93-6894a57f9324"`; '
-        "the quotes of the draft may be left out.",
-        json_schema_extra={"minLength": 1, "maxLength": KEY_CHARACTERS_MAX},
-    ),
+    Header(alias="Idempotency-Key", description=_KEY_TEXT, json_schema_extra={**_KEY_SCHEMA, NEEDED: True}),
 ]
 
 

@@ -12,7 +12,7 @@ from surefoot.errors import RunEnded
 from surefoot.server import sse
 from surefoot.server.openapi import described
 from surefoot.server.problems import Problem
-from surefoot.server.requests import KeyHeader, Visitor, body_of, read_key
+from surefoot.server.requests import KeyHeader, NeededKeyHeader, Visitor, body_of, read_key
 from surefoot.server.service import Visit
 from surefoot.server.wire import (
     Cancelled,
@@ -43,7 +43,7 @@ Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="How many at most."
     **described({201: RunSnapshot, 200: RunSnapshot}, 404, 409, reads=StartRun),
 )
 async def start(
-    visit: Visitor, asked: Annotated[StartRun, Depends(body_of(StartRun))], key: KeyHeader = None
+    visit: Visitor, asked: Annotated[StartRun, Depends(body_of(StartRun))], key: NeededKeyHeader = None
 ) -> Response:
     """Start a run: 201 with its snapshot.
 

@@ -1,0 +1,169 @@
+"""docs/api.md, made from the OpenAPI document: `python -m surefoot.server.document > docs/api.md`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+
+from surefoot.app import Surefoot
+from surefoot.server.callers import Loopback
+from surefoot.server.factory import create_app
+from surefoot.server.openapi import ALWAYS
+
+HEAD = """\
+# The HTTP API
+
+Made from the OpenAPI document, which a server has at `/openapi.json`. Do not edit it by hand: `make docs`.
+
+`surefoot serve reviewer.py` gives it on http://127.0.0.1:8100. Bodies and answers are JSON in UTF-8; a body comes with
+`Content-Type: application/json` and has at most 2 MiB. Times are ISO 8601 in UTC. Integers are exact to any size: a
+client that reads numbers as doubles has to take care (`client.js` does). `Accept-Language` chooses the display texts,
+`en` or `zh-CN`; codes, statuses and types do not change with it.
+
+**Errors** are `application/problem+json` with a stable `code` ([errors.md](errors.md)). Any request may also be
+answered {always}.
+
+**Pages** have `items` and `next_cursor`; ask again with `cursor=` until it is null. Cursors are opaque.
+
+**Idempotency-Key** goes with requests that must not count twice. It is a text of your own, quoted as the IETF draft
+has it or bare, at most 255 ASCII characters, scoped by tenant. `POST /v1/runs` needs one: the same key with the same
+body is answered 200 with the run that was made first, as it stands now; with another body 422; while the first request
+is under way 409; a missing or malformed one 400. A key holds as long as its run is kept. A decision that the same
+person says again under its key is answered as the first time, so that a lost answer can be asked for again.
+
+**A record of another tenant** does not exist: the answer is the one for an id that nobody has.
+
+## Following a run
+
+1. `GET /v1/runs/{{id}}` is the snapshot, with `last_event_sequence`.
+2. `GET /v1/runs/{{id}}/events?after=N` with `Accept: text/event-stream` gives each event above N once and in order. The
+   id of an event is its sequence in the run, 1, 2, 3, … without a gap. There are no other ids.
+3. After a lost connection send the last id as `Last-Event-ID`, to this server or to another one on the same store.
+4. The stream ends behind the terminal event. Asked again from there, it is 204. The terminal event can always be had
+   again with a lower cursor. What is settled after a run's end (a receipt that came late) can be read by asking again.
+
+Frames without `id` are control frames, and never move a cursor:
+
+| frame | means |
+|---|---|
+| `event: text` | what the model writes now: `step_id`, `attempt`, `text`, `over`, `missed` (frames were lost) |
+| `event: end` | the run is over and everything is told: `last_event_sequence` |
+| a comment, `: alive` | every 15 seconds without anything else |
+
+Text frames are stored nowhere and come only from the process that drives the run; the message of the step replaces
+them. A client that takes nothing for 30 seconds is let go; what it missed comes from the store, not from memory.
+Events, their types and data: [events.md](events.md).
+
+`/page/client.js` is a client for browsers and Node 18 or newer, without a build step:
+
+```js
+import {{ Client }} from "./client.js";
+const client = new Client({{ url: "http://127.0.0.1:8100", token: process.env.SUREFOOT_TOKEN }});
+const run = await client.start({{ agent: "reviewer", input: "Review acme/app#128" }});
+const watch = client.watch(run.id, {{ onEvent: (event) => console.log(event.sequence, event.type) }});
+console.log((await watch.done).status);
+```
+
+## Endpoints
+"""
+
+Json = Mapping[str, object]
+
+
+def document() -> str:
+    """The page, from the app as it is."""
+    app = create_app(Surefoot("sqlite:///none.db"), Loopback("default", "somebody"))
+    made = _object(app.openapi())
+    always = ", ".join(f"{status} ({HTTPStatus(status).phrase})" for status in ALWAYS)
+    parts = [HEAD.format(always=always)]
+    for path, methods in _object(made["paths"]).items():
+        for method, operation in _object(methods).items():
+            parts.append("\n".join(_operation(method.upper(), path, _object(operation))))
+    parts.append("## Shapes\n")
+    for name, shape in sorted(_object(_object(made["components"])["schemas"]).items()):
+        parts.append("\n".join(_shape(name, _object(shape))))
+    return "\n".join(parts)
+
+
+def _operation(method: str, path: str, operation: Json) -> Iterator[str]:
+    yield f"### {method} {path}\n"
+    yield f"{str(operation.get('description') or operation.get('summary')).strip()}\n"
+    parameters = [_object(each) for each in _list(operation.get("parameters", []))]
+    if parameters:
+        yield "| parameter | in | type | |"
+        yield "|---|---|---|---|"
+        for each in parameters:
+            needed = "needed" if each.get("required") else ""
+            text = " ".join(filter(None, (needed and f"{needed}.", str(each.get("description", "")))))
+            yield f"| `{each['name']}` | {each['in']} | {_type(_object(each['schema']))} | {_cell(text)} |"
+        yield ""
+    body = operation.get("requestBody")
+    if body is not None:
+        content = _object(_object(body)["content"])
+        yield "Body: " + ", ".join(f"{_type(_object(_object(c)['schema']))}" for c in content.values()) + "\n"
+    answers = {int(status): _object(answer) for status, answer in _object(operation["responses"]).items()}
+    for status in sorted(status for status in answers if status < HTTPStatus.BAD_REQUEST):
+        yield f"- {status} {_answer(answers[status])}"
+    problems = [str(status) for status in sorted(answers) if status >= HTTPStatus.BAD_REQUEST and status not in ALWAYS]
+    if problems:
+        yield f"- problems: {', '.join(problems)}"
+    yield ""
+
+
+def _answer(answer: Json) -> str:
+    contents = _object(answer.get("content", {}))
+    kinds = []
+    for media, content in contents.items():
+        shape = _type(_object(_object(content).get("schema", {})))
+        kinds.append(shape if media in ("application/json", "application/problem+json") else f"`{media}`")
+    text = str(answer["description"])
+    return f"{text}: {' or '.join(kinds)}" if kinds else text
+
+
+def _shape(name: str, shape: Json) -> Iterator[str]:
+    yield f"### {name}\n"
+    if shape.get("description"):
+        yield f"{str(shape['description']).strip()}\n"
+    if "properties" not in shape:
+        yield f"One of {_type(shape)}.\n"
+        return
+    needed = set(map(str, _list(shape.get("required", []))))
+    yield "| member | type | |"
+    yield "|---|---|---|"
+    for member, kind in _object(shape["properties"]).items():
+        yield f"| `{member}` | {_type(_object(kind))} | {'' if member in needed else 'may be left out'} |"
+    yield ""
+
+
+def _type(schema: Json) -> str:
+    """A schema in a few words."""
+    if "$ref" in schema:
+        name = str(schema["$ref"]).rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        return " or ".join(_type(_object(each)) for each in _list(schema["anyOf"]))
+    if "enum" in schema:
+        return ", ".join(f"`{each}`" for each in _list(schema["enum"]))
+    kind = schema.get("type", "any JSON value")
+    if kind == "array":
+        return f"list of {_type(_object(schema.get('items', {})))}"
+    return str(kind)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _object(value: object) -> dict[str, object]:
+    assert isinstance(value, dict), value
+    return value
+
+
+def _list(value: object) -> list[object]:
+    assert isinstance(value, list), value
+    return value
+
+
+if __name__ == "__main__":
+    sys.stdout.write(document().rstrip() + "\n")

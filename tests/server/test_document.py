@@ -1,0 +1,100 @@
+"""The OpenAPI document says what the server does, and docs/api.md says what the document does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis.checks import CheckFunction, not_a_server_error
+from schemathesis.core.result import Ok
+from schemathesis.core.transport import Response
+from schemathesis.openapi.checks import UndefinedStatusCode
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from surefoot.server.document import document
+from tests.server.rig import Served, serving
+
+PAGE = Path(__file__).parents[2] / "docs" / "api.md"
+EXAMPLES = 20
+"""Of each operation; seeds are fixed, so that the same requests are made every time."""
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+
+
+def test_the_page_is_the_document() -> None:
+    assert PAGE.read_text(encoding="utf-8") == document().rstrip() + "\n", "run: make docs"
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server with something in it."""
+    with serving(tmp_path_factory.mktemp("schema")) as served:
+        yield served
+
+
+class Sent(Protocol):
+    """What the tests need of Schemathesis's case."""
+
+    path_parameters: dict[str, object]
+
+    def call(self, *, timeout: int) -> Response: ...
+
+    def validate_response(self, response: Response, *, checks: list[CheckFunction]) -> object: ...
+
+
+def test_no_request_gets_an_answer_that_is_not_documented(web: Served) -> None:
+    run_id, action_id = web.asked("writer", "schema")
+    real = {"run_id": run_id, "action_id": action_id}
+    statuses: set[int] = set()
+    found = 0
+    for result in schemathesis.openapi.from_url(f"{web.url}/openapi.json").get_all_operations():
+        assert isinstance(result, Ok), result
+        found += 1
+
+        @settings(
+            max_examples=EXAMPLES,
+            derandomize=True,
+            database=None,
+            deadline=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=result.ok().as_strategy(), known=st.booleans())
+        def send(case: Sent, known: bool) -> None:
+            if known:
+                case.path_parameters.update({k: real[k] for k in case.path_parameters if k in real})
+            answer = case.call(timeout=10)
+            statuses.add(answer.status_code)
+            case.validate_response(answer, checks=CHECKS)
+
+        send()
+    assert found > 15, "the document was read"
+    assert {200, 400, 404, 422} <= statuses, "more was reached than refusals"
+
+
+def test_an_answer_that_is_not_documented_would_be_noticed(web: Served) -> None:
+    poorer = web.get("/openapi.json").record()
+    paths = poorer["paths"]
+    assert isinstance(paths, dict)
+    del paths["/healthz"]["get"]["responses"]["200"]
+    schema = schemathesis.openapi.from_dict(poorer)
+    case = schema["/healthz"]["GET"].Case()
+    answer = case.call(base_url=web.url, timeout=10)
+    with pytest.raises(BaseExceptionGroup) as caught:
+        case.validate_response(answer, checks=CHECKS)
+    assert caught.group_contains(UndefinedStatusCode)

@@ -9,13 +9,17 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
+from surefoot import Surefoot
 from surefoot.core.marker import Keyring, keys_in, make_marker
 from surefoot.server import signatures
+from surefoot.server.doorman import TokenDoorman
+from surefoot.server.factory import create_app
 from surefoot.server.options import Options
+from surefoot.server.tokens import Tokens, read_given
 from surefoot.testing.github_state import stamp
 from surefoot.testing.world import BOT
 from tests.github.rig import NUMBER, REPO
-from tests.identity.rig import EVIDENCE_SECRET, GITHUB_SECRET, STRANGER, Rig, rig_of, token_of
+from tests.identity.rig import EVIDENCE_SECRET, GITHUB_SECRET, SECRET, STRANGER, Rig, rig_of, token_of
 
 
 async def test_a_comment_with_our_marker_settles_the_step_at_once(
@@ -177,6 +181,28 @@ async def test_evidence_by_token(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         told_by = [e.coverage for s in snapshot.steps for e in s.evidence if e.source == "report"]
         assert told_by == [{"reported_by": "evidence-holder, token evidence-holder from 203.0.113.7"}] * 3
         assert len(rig.world.requests("POST")) == 1
+
+
+async def test_evidence_about_another_tenants_call_finds_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rig_of(folder, monkeypatch) as rig:
+        run_id = await rig.in_doubt()
+        (key,) = keys_in(rig.comment.body)
+        async with Surefoot(rig.sf.url, tenant="another", secret=SECRET) as other:
+            given = read_given(f"eve admin {token_of('evidence')}", "another")
+            doorman = TokenDoorman(Tokens(other.store, other.doors.clock, other.doors.entropy, given), [])
+            app = create_app(other, doorman, options=Options(github_secrets=(GITHUB_SECRET,)))
+            transport = httpx.ASGITransport(app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+                theirs = Rig(other, rig.world, http)
+                answers = [
+                    await theirs.ask("POST", "/v1/evidence", {"key": asked, "verdict": "absent"}, token="evidence")
+                    for asked in (key, "no:such")
+                ]
+                assert [problem(answer) for answer in answers] == [(404, "not_found")] * 2
+                assert (await theirs.deliver(rig.delivery())).json() == {"outcome": "ignored"}
+                text = (await theirs.ask("GET", "/metrics", token="evidence")).text
+                assert "surefoot_runs{" not in text and "surefoot_evidence_total{" not in text
+        assert await rig.step(run_id) == ("outcome_unknown", None, None)
 
 
 def _bearer() -> dict[str, str]:

@@ -138,7 +138,7 @@ class Served(Web):
 
     def _listens(self) -> str:
         assert self.process.poll() is None, self.log.read_text()
-        found = re.search(r"^serving (http://\S+) ", self.log.read_text(), re.MULTILINE)
+        found = re.search(r"(?:^|\")serving (http://\S+) ", self.log.read_text(), re.MULTILINE)
         return found[1] if found else ""
 
     def _answers(self) -> bool:

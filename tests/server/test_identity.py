@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -254,3 +257,26 @@ def test_without_tokens_whoever_is_here_is_the_user(tmp_path: Path) -> None:
                 == 403
             )
         assert web.get("/v1/runs").items() == []
+
+
+def test_the_settings_of_the_service_reach_it(tmp_path: Path) -> None:
+    secret = "what GitHub signs with in this test"
+    settings = {
+        "SUREFOOT_TOKENS": f"anna read {ALL}",
+        "SUREFOOT_GITHUB_WEBHOOK_SECRET": f"{secret}, the old one",
+        "SUREFOOT_PUBLIC_URL": "https://agents.example",
+    }
+    with serving(tmp_path, "--log-format", "json", more=settings) as web:
+        raw = b'{"zen": "Keep it logically awesome."}'
+        for key, status in ((secret, 200), ("the old one", 200), ("another", 401)):
+            signature = "sha256=" + hmac.new(key.encode(), raw, hashlib.sha256).hexdigest()
+            headers = {"X-Hub-Signature-256": signature, "X-GitHub-Event": "ping", "Content-Type": "application/json"}
+            assert web.ask("POST", "/v1/webhooks/github", raw=raw, headers=headers).status == status
+        assert web.ask("GET", "/metrics", headers=bearer(ALL)).status == 200
+        page = Browser(web)
+        page.log_in(ALL, Host="agents.example", Origin="https://agents.example")
+        assert "; Secure" in page.set_cookie, "people reach it by TLS"
+        assert page.log_in(ALL, Host="evil.example", Origin="https://evil.example").status == 403
+        lines = [json.loads(line) for line in web.log.read_text().splitlines()]
+        assert lines and all({"time", "message"} <= line.keys() for line in lines)
+        assert secret not in web.log.read_text() and ALL not in web.log.read_text()

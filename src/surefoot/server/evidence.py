@@ -14,6 +14,7 @@ from surefoot.server.openapi import described
 from surefoot.server.problems import Problem
 from surefoot.server.requests import check_json, decode_json, read_body, visit
 from surefoot.server.service import Service, service_of
+from surefoot.server.webhooks import CommentEvent
 from surefoot.server.wire import reply
 
 BODY_BYTES_MAX = 1_048_576
@@ -50,7 +51,7 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 @router.post(
-    "/v1/webhooks/github", summary="A delivery of GitHub's", **described({200: Delivered}, 404, 413, reads=Delivered)
+    "/v1/webhooks/github", summary="A delivery of GitHub's", **described({200: Delivered}, 404, reads=CommentEvent)
 )
 async def github(request: Request) -> Response:
     """Evidence from GitHub, signed with X-Hub-Signature-256 under SUREFOOT_GITHUB_WEBHOOK_SECRET.

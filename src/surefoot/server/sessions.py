@@ -91,7 +91,8 @@ def _with_tokens(doorman: object) -> TokenDoorman:
 
 def _set_cookie(request: Request, answer: Response, text: str, seconds: int) -> None:
     # Strict: no other site can make a browser send it. Secure, as soon as the way to us is.
-    secure = request.url.scheme == "https"
+    public = service_of(request).options.public_url or ""
+    secure = request.url.scheme == "https" or public.startswith("https:")
     answer.set_cookie(COOKIE, text, max_age=seconds, path="/", secure=secure, httponly=True, samesite="strict")
 
 

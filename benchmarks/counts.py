@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from benchmarks.machine import Conditions, conditions
-from benchmarks.peers import Peers
+from benchmarks.peers import PEERS, Peers
 from benchmarks.programs.counted import PerStep
 from benchmarks.programs.lanes import Sample
 from benchmarks.rounds import LOOP, OURS, PERFORM, ROOT, Program, ProgramFailed, environment, fresh_folder, run_program
@@ -164,7 +164,7 @@ def section(counts: Counts) -> str:
         "statements and bytes to their limits at every change."
     )
     turns = ", ".join(f"{value:.2f} with {at_once} at once" for at_once, value in counts.turn_syncs.items())
-    missing = [f"**{name} is missing**: {why}" for name, why in counts.missing.items()]
+    missing = [f"**{PEERS[name]} is missing**: {why}" for name, why in counts.missing.items()]
     return "\n\n".join([*missing, text, grid(head, rows), f"Syncs a turn of the whole loop: {turns}."])
 
 

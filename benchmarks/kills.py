@@ -92,7 +92,7 @@ def section(kills: Kills) -> str:
         seconds = " / ".join(f"{tests[before].seconds:.2f} s" for before in (True, False))
         rows.append((label, _words(tests[True]), _words(tests[False]), seconds))
     head = ("", "killed before the request", "killed after it, response lost", "restart to the end (before / after)")
-    missing = [f"**{name} is missing**: {why}" for name, why in kills.missing.items()]
+    missing = [f"**{PEERS[name]} is missing**: {why}" for name, why in kills.missing.items()]
     return "\n\n".join([*missing, grid(head, rows)])
 
 

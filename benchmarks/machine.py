@@ -12,6 +12,8 @@ from pathlib import Path
 
 from benchmarks.rounds import BUILD, ROOT
 
+BUSY_LOAD = 0.5
+
 
 @dataclass(frozen=True)
 class Conditions:
@@ -46,10 +48,11 @@ def conditions() -> Conditions:
 
 
 def described(on: Conditions) -> str:
-    """One sentence for README.md."""
+    """One sentence for README.md, and a second one where the machine had other work to do."""
+    busy = "" if on.load < BUSY_LOAD else " **The machine was busy with other work: orders of magnitude, no more.**"
     return (
         f"{on.day}, commit {on.commit}: {on.cores} cores ({on.processor}), {on.memory_gib:g} GiB, {on.system}, "
-        f"{on.filesystem}, Python {on.python}, SQLite {on.sqlite}; load {on.load:g} at the start."
+        f"{on.filesystem}, Python {on.python}, SQLite {on.sqlite}; load {on.load:g} at the start.{busy}"
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.machine import Conditions, conditions
-from benchmarks.peers import Peers
+from benchmarks.peers import PEERS, Peers
 from benchmarks.rounds import FLOOR, GROUPED, LOOP, OURS, PERFORM, Effort, Measured, Shape, measure_rounds
 from benchmarks.summary import Line, lines
 from benchmarks.tables import Judged, grid, number, ratio, with_spread
@@ -63,7 +63,7 @@ def section(speed: Speed) -> str:
         f"once) and goes on for at least {effort.seconds_min:g} s. Medians over the rounds [least..most]; ratios are "
         "taken within each round. The gap lies between the works of neighbouring steps of one run; where a run has one "
         "step, it is the whole run. `others`: cores that other processes used meanwhile.",
-        *(f"**{name} is missing**: {why}" for name, why in speed.missing.items()),
+        *(f"**{PEERS[name]} is missing**: {why}" for name, why in speed.missing.items()),
     ]
     for steps, at_once in shapes:
         runs = f"runs of {steps} steps" if steps > 1 else "runs of 1 step"

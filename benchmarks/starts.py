@@ -125,7 +125,7 @@ def _resume(target: Target, story: _Interrupted) -> float:
 
 def section(starts: Starts) -> str:
     """Two tables."""
-    missing = [f"**{name} is missing**: {why}" for name, why in starts.missing.items()]
+    missing = [f"**{PEERS[name]} is missing**: {why}" for name, why in starts.missing.items()]
     floor = starts.resumes[0]
     rows = [
         (

@@ -77,7 +77,7 @@ def section(storage: Storage) -> str:
         "process handed to the disk. LangGraph's run of 3,000 steps is left out: it would write 11 GB."
     )
     head = ("", "database a step", "over the payload", "on the disk", "written a step", "time a step")
-    missing = [f"**{name} is missing**: {why}" for name, why in storage.missing.items()]
+    missing = [f"**{PEERS[name]} is missing**: {why}" for name, why in storage.missing.items()]
     return "\n\n".join([*missing, text, grid(head, rows)])
 
 

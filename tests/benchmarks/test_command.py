@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.plot import drawn
 from benchmarks.programs.lanes import Cell, Meter
-from benchmarks.report import README, load, with_figures
+from benchmarks.report import PICTURE, README, load, with_figures
 from benchmarks.tables import Judged
 
 ROOT = Path(__file__).parents[2]
@@ -39,8 +40,10 @@ def test_the_kill_tests_end_with_one_effect_each() -> None:
 
 
 def test_the_readme_holds_the_figures_that_were_kept() -> None:
-    text = README.read_text(encoding="utf-8")
-    assert with_figures(text, load()) == text, "run: python -m benchmarks --render"
+    text, kept = README.read_text(encoding="utf-8"), load()
+    assert with_figures(text, kept) == text, "run: python -m benchmarks --render"
+    if kept.speed is not None:
+        assert PICTURE.read_text(encoding="utf-8") == drawn(kept.speed), "run: python -m benchmarks --render"
 
 
 def test_a_lost_step_is_not_counted_as_done(tmp_path: Path) -> None:

@@ -50,6 +50,12 @@ class Report(msgspec.Struct, frozen=True):
     information: Information
 
 
+def damaged(store: str, text: str) -> Report:
+    """What is said of a file that cannot be opened at all."""
+    next_action = "stop all workers, keep a copy of the file, then restore it from a backup"
+    return Report([Finding("damaged", None, text, next_action)], Information(store, {}, [], [], []))
+
+
 async def examine(store: Store, tenant_id: str) -> Report:
     """Read the whole store of one tenant. Raises StoreUnavailable; what cannot be read is a finding."""
     findings = [

@@ -301,8 +301,8 @@ def _positive(text: str) -> float:
 
 
 def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    if not text.isascii() or not text.isdigit() or len(text) > 18 or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text[:30]!r} is not a whole number above 0 of at most 18 digits")
     return int(text)
 
 

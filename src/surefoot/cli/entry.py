@@ -10,17 +10,29 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from surefoot.cli.arguments import COMMANDS, parse, split_json
-from surefoot.cli.output import DONE, INTERRUPTED, Output
+from surefoot.cli.output import DONE, INTERRUPTED, UNREACHABLE, CannotWrite, Output, shown
 from surefoot.cli.settings import Settings, read_settings
 from surefoot.errors import InvalidInput, SurefootError
 
 BROKEN_PIPE = 141
+PATHS = ("file", "keep")
+"""Arguments that name files."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that `argv` (default: the process's own words) names; returns the exit code."""
     as_json, words = split_json(list(sys.argv[1:] if argv is None else argv))
     out = Output(as_json)
+    try:
+        return _answer(words, out)
+    except CannotWrite as problem:
+        # Nothing more can be said on stdout, not even when the interpreter flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        out.note(f"surefoot: the output cannot be written ({problem}); what was done stays done")
+        return UNREACHABLE
+
+
+def _answer(words: Sequence[str], out: Output) -> int:
     try:
         return _run(words, out)
     except SurefootError as error:
@@ -32,6 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read our output has left. Nothing more can be said, not even when the interpreter flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
+    except CannotWrite:
+        raise
     except Exception as error:
         return out.bug(error)
 
@@ -40,12 +54,20 @@ def _run(words: Sequence[str], out: Output) -> int:
     found = parse(words)
     if found.version:
         return _version(out)
+    _refuse_what_is_no_text(found)
     if not found.command:
         raise InvalidInput(f"which command? {', '.join(COMMANDS)}; see `surefoot --help`", code="wrong_use")
     settings = read_settings(vars(found), os.environ, Path.cwd())
     out.language = settings.language
     out.json_lines = getattr(found, "log_format", "text") == "json"
     return _dispatch(found, settings, out)
+
+
+def _refuse_what_is_no_text(found: argparse.Namespace) -> None:
+    """Words that are not UTF-8 are in no store. Paths may be of any bytes."""
+    for name, value in vars(found).items():
+        if name not in PATHS and isinstance(value, str) and any("\udc80" <= c <= "\udcff" for c in value):
+            raise InvalidInput(f"{shown(value)} is not UTF-8; give it as UTF-8", code="wrong_use")
 
 
 def _dispatch(found: argparse.Namespace, settings: Settings, out: Output) -> int:

@@ -31,6 +31,10 @@ COLUMN_CHARACTERS_MAX = 60
 _IDS = {"run": "run_id", "step": "step_id", "act": "action_id", "conv": "conversation_id", "wrk": "worker_id"}
 
 
+class CannotWrite(Exception):
+    """stdout takes nothing more: a full disk, an error of its device."""
+
+
 class Output:
     """One command's output. `language` chooses the display texts."""
 
@@ -43,13 +47,12 @@ class Output:
     def document(self, value: object) -> None:
         """The one JSON document. Nothing is printed without --json."""
         if self.as_json:
-            sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
-            sys.stdout.flush()
+            _write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
 
     def line(self, text: str = "") -> None:
         """A line for people on stdout; nothing with --json."""
         if not self.as_json:
-            print(text, flush=True)
+            _write(text + "\n")
 
     def note(self, text: str) -> None:
         """A line on stderr, with and without --json: progress and logs."""
@@ -92,6 +95,16 @@ def log_line(text: str) -> str:
     if "step_id" in found:
         found.setdefault("run_id", run_of_step(found["step_id"]))
     return msgspec.json.encode(found).decode()
+
+
+def _write(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as problem:
+        raise CannotWrite(problem.strerror or type(problem).__name__) from None
 
 
 def exit_code(error: SurefootError) -> int:

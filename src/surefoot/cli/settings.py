@@ -144,7 +144,7 @@ def _table(file: Path) -> Mapping[str, object]:
     except (OSError, UnicodeDecodeError) as problem:
         raise InvalidInput(f"{file} cannot be read: {problem}", code="bad_setting") from None
     # Reading TOML is slow to load, and a rescue must start fast: most projects have no such table.
-    return _parsed(text, file) if "surefoot" in text else {}
+    return _parsed(text, file) if "surefoot" in text.lower() else {}
 
 
 def _parsed(text: str, file: Path) -> Mapping[str, object]:
@@ -154,6 +154,12 @@ def _parsed(text: str, file: Path) -> Mapping[str, object]:
         found: object = tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
         raise InvalidInput(f"{file} is not TOML: {problem}", code="bad_setting") from None
-    for name in ("tool", "surefoot"):
-        found = found.get(name, {}) if isinstance(found, dict) else {}
-    return {str(k): v for k, v in found.items()} if isinstance(found, dict) else {}
+    tool = found.get("tool", {}) if isinstance(found, dict) else {}
+    tables = {str(name): table for name, table in tool.items()} if isinstance(tool, dict) else {}
+    misplaced = [f"[{name}]" for name in found if name.lower() == "surefoot"] if isinstance(found, dict) else []
+    misplaced += [f"[tool.{name}]" for name in tables if name.lower() == "surefoot" and name != "surefoot"]
+    table = tables.get("surefoot", {})
+    if misplaced or not isinstance(table, dict):
+        what = f"has {misplaced[0]}" if misplaced else f"has {table!r:.60} there"
+        raise InvalidInput(f"{file} {what}; settings stand in the table [tool.surefoot]", code="bad_setting")
+    return {str(k): v for k, v in table.items()}

@@ -10,7 +10,8 @@ import msgspec
 from surefoot.cli.output import DONE, FINDINGS, Output, shown
 from surefoot.cli.session import opened
 from surefoot.cli.settings import Settings
-from surefoot.doctor import Information, examine
+from surefoot.doctor import Information, damaged, examine
+from surefoot.errors import Unreadable
 from surefoot.store.migrate import migrations
 
 Command = Callable[[argparse.Namespace, Settings, Output], Coroutine[None, None, int]]
@@ -33,8 +34,11 @@ class Upgraded(msgspec.Struct, frozen=True):
 
 async def doctor(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """Look for what is wrong; open questions and runs under way are information."""
-    async with opened(settings, out) as sf:
-        report = await examine(sf.store, sf.tenant)
+    try:
+        async with opened(settings, out) as sf:
+            report = await examine(sf.store, sf.tenant)
+    except Unreadable as problem:
+        report = damaged(settings.store, str(problem))
     out.document(report)
     for finding in report.findings:
         out.line(f"{finding.code}  {finding.run_id or ''}".rstrip())

@@ -47,9 +47,14 @@ def conditions() -> Conditions:
     )
 
 
+def was_busy(on: Conditions) -> bool:
+    """Whether times that were taken then say little."""
+    return on.load >= BUSY_LOAD
+
+
 def described(on: Conditions) -> str:
     """One sentence for README.md, and a second one where the machine had other work to do."""
-    busy = "" if on.load < BUSY_LOAD else " **The machine was busy with other work: orders of magnitude, no more.**"
+    busy = " **The machine was busy with other work: orders of magnitude, no more.**" if was_busy(on) else ""
     return (
         f"{on.day}, commit {on.commit}: {on.cores} cores ({on.processor}), {on.memory_gib:g} GiB, {on.system}, "
         f"{on.filesystem}, Python {on.python}, SQLite {on.sqlite}; load {on.load:g} at the start.{busy}"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes.conftest import world as world
 from tests.server import watching
 from tests.server.house import Outside
 

@@ -125,10 +125,12 @@ class Web:
 class Served(Web):
     """A server process."""
 
-    def __init__(self, cli: Cli, *words: str, port: int = 0, more: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, cli: Cli, *words: str, port: int = 0, more: Mapping[str, str] | None = None, file: str = "agents.py"
+    ) -> None:
         self.folder = cli.folder
         self.log = cli.folder / f"serve-{os.urandom(4).hex()}.log"
-        command = cli.command("serve", "agents.py", "--port", str(port), *words)
+        command = cli.command("serve", file, "--port", str(port), *words)
         with self.log.open("wb") as errors:
             self.process = subprocess.Popen(
                 command, cwd=cli.folder, env={**cli.environment, **(more or {})}, stdout=subprocess.PIPE, stderr=errors

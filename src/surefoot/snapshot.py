@@ -8,7 +8,19 @@ from datetime import UTC, datetime
 import msgspec
 
 from surefoot.core.evolve import Recorded
-from surefoot.core.state import Instant, Resolution, RunStatus, Step, StepStatus, StepType, WaitsFor, wake_times
+from surefoot.core.state import (
+    Action,
+    ActionKind,
+    ActionStatus,
+    Instant,
+    Resolution,
+    RunStatus,
+    Step,
+    StepStatus,
+    StepType,
+    WaitsFor,
+    wake_times,
+)
 from surefoot.runtime.children import calls_run, rests
 from surefoot.runtime.context import Context
 from surefoot.store.port import ActionRow, EvidenceRow, MessageRow, RunRow, StepRow
@@ -91,6 +103,7 @@ class ActionView(msgspec.Struct, frozen=True):
     decided_at: str | None
     reason: str | None
     answer: object
+    display: Display
     created_at: str
 
 
@@ -228,9 +241,20 @@ def at_rest(snapshot: RunSnapshot) -> bool:
     return snapshot.status in ("completed", "failed", "cancelled") or snapshot.waits_for_person
 
 
-def action_view(row: ActionRow) -> ActionView:
+def action_code(action: Action, tool_name: str | None) -> str:
+    """The display code of a question: what it asks while it waits, then what became of it."""
+    if action.status is ActionStatus.waiting:
+        of_model = action.kind is ActionKind.ask and tool_name is None
+        return "question_model" if of_model else f"question_{action.kind.value}"
+    if action.status is ActionStatus.expired:
+        return f"expired_{action.why or 'time'}"
+    return f"decided_{action.decision}"
+
+
+def action_view(row: ActionRow, language: str = "en") -> ActionView:
     """An action as clients see it."""
     a = row.action
+    code = action_code(a, row.tool_name)
     return ActionView(
         id=a.id,
         run_id=row.run_id,
@@ -250,6 +274,7 @@ def action_view(row: ActionRow) -> ActionView:
         decided_at=iso(row.decided_at),
         reason=row.reason,
         answer=_json(row.answer),
+        display=Display(code, text_of(code, language, tool=row.tool_name or "")),
         created_at=iso(row.created_at) or "",
     )
 
@@ -262,7 +287,7 @@ async def read_snapshot(ctx: Context, run_id: str, language: str) -> RunSnapshot
     calling = any(s.step.rules.waits_for is WaitsFor.run for s in steps)
     children = await ctx.store.children(ctx.tenant_id, run_id) if calling else []
     works = {child.parent_step_id: child.id for child in children}
-    actions = [action_view(a) for a in await ctx.store.actions(ctx.tenant_id, run_id=run_id, below=calling)]
+    actions = [action_view(a, language) for a in await ctx.store.actions(ctx.tenant_id, run_id=run_id, below=calling)]
     waiting = {a.step_id for a in actions if a.status == "waiting"}
     rest = not row.run.ended and await rests(ctx, row.run)
     texts = {name: tool.display for name, tool in ctx.registry.tools.items()}

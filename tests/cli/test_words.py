@@ -8,7 +8,8 @@ import pytest
 
 from surefoot.cli.output import aligned, cut, shown, width
 from surefoot.core import events as ev
-from surefoot.core.state import RunStatus, StepStatus
+from surefoot.core.people import CHOICES
+from surefoot.core.state import ActionKind, RunStatus, StepStatus
 from surefoot.vocabulary import EVENTS, LANGUAGES, NEXT, TEXTS, event_text, language_of, text_of
 
 TAGS = {str(kind.__struct_config__.tag) for kind in ev.AnyEvent.__args__}
@@ -27,6 +28,16 @@ def test_every_status_has_a_text() -> None:
     assert {f"run_{status.value}" for status in RunStatus} | {f"tool_{status.value}" for status in StepStatus} <= set(
         TEXTS
     )
+
+
+def test_every_question_and_what_became_of_it_has_a_text() -> None:
+    kinds = {f"question_{kind.value}" for kind in ActionKind} | {"question_model"}
+    decisions = {f"decided_{decision}" for choices in CHOICES.values() for decision in choices}
+    gone = {f"expired_{why}" for why in ("time", "cancelled", "superseded", "settled")}
+    assert kinds | decisions | gone == {
+        code for code in TEXTS if code.startswith(("question_", "decided_", "expired_"))
+    }
+    assert {f"verdict_{verdict}" for verdict in ("found", "absent", "undetermined")} <= set(TEXTS)
 
 
 def test_texts_of_events_are_of_events_that_exist() -> None:

@@ -126,15 +126,15 @@ class Local:
         if run_id is not None:
             await self._sf.store.run(self._sf.tenant, run_id)  # an unknown run is refused, not empty
         rows = await self._sf.actions(status=status, run_id=run_id)
-        return [action_view(row) for row in rows if status in (None, row.action.status.value)]
+        return [action_view(row, self._language) for row in rows if status in (None, row.action.status.value)]
 
     async def action(self, action_id: str) -> ActionView:
         """One question."""
-        return action_view(await self._sf.store.action(self._sf.tenant, action_id))
+        return action_view(await self._sf.store.action(self._sf.tenant, action_id), self._language)
 
     async def decide(self, action_id: str, decision: Decide, key: str | None) -> ActionView:
         """Decide about it."""
-        return action_view(await self._decide(action_id, decision, key))
+        return action_view(await self._decide(action_id, decision, key), self._language)
 
     async def _decide(self, id: str, d: Decide, key: str | None) -> ActionRow:
         sf, by, source = self._sf, self._by, place()

@@ -47,7 +47,7 @@ async def list_actions(
     rows = await store.actions(
         tenant, status=status and status.value, run_id=run_id, below=True, after=cursor, limit=limit + 1
     )
-    items = [action_view(row) for row in rows[:limit]]
+    items = [action_view(row, visit.language) for row in rows[:limit]]
     return reply(ActionPage(items, items[-1].id if len(rows) > limit else None))
 
 
@@ -62,7 +62,7 @@ async def _known_cursor(visit: Visit, cursor: str) -> None:
 async def show(visit: Visitor, action_id: str) -> Response:
     """The exact action with its preview, its hash, who asked and until when."""
     visit.need("read")
-    return reply(action_view(await visit.sf.store.action(visit.sf.tenant, action_id)))
+    return reply(action_view(await visit.sf.store.action(visit.sf.tenant, action_id), visit.language))
 
 
 @router.post("/{action_id}/decision", summary="Decide", **described({200: ActionView}, 404, 409, reads=Decide))
@@ -81,7 +81,7 @@ async def decide(
         effect_class=step.step.rules.effect.value,
         permission=row.action.permission,
     )
-    return reply(action_view(await make_decision(visit, row, asked, read_key(key))))
+    return reply(action_view(await make_decision(visit, row, asked, read_key(key)), visit.language))
 
 
 async def make_decision(visit: Visit, row: ActionRow, asked: Decide, key: str | None) -> ActionRow:

@@ -127,9 +127,9 @@ class Follower:
                 await connection.rest()
             else:
                 await connection.until_bytes(cut_after)
-            self._take(connection.frames())
         finally:
             connection.cut()
+            self._take(connection.frames())
 
     def _take(self, frames: list[Frame]) -> None:
         for frame in frames:

@@ -28,6 +28,7 @@ from surefoot.agent.starting import PERFORM, NewRun, agent_run, create_run, new_
 from surefoot.agent.texts import TextFrame, Texts, frames
 from surefoot.agent.tools import DECLARED, Tool, ToolCall
 from surefoot.core import policy
+from surefoot.core.canonical import check_key
 from surefoot.core.decide import add_message
 from surefoot.core.people import Decision
 from surefoot.core.redact import Redactor
@@ -38,7 +39,7 @@ from surefoot.errors import InvalidInput, NotFound, WaitTimeout
 from surefoot.http import system_doors
 from surefoot.runtime.children import calls_run, cancel_tree, rests
 from surefoot.runtime.context import Context
-from surefoot.runtime.deciding import check_key, decide_about, handle_of, report_about
+from surefoot.runtime.deciding import decide_about, handle_of, report_about
 from surefoot.runtime.look import verdict_look
 from surefoot.runtime.loop import Loop, PerformLoop
 from surefoot.runtime.registry import Registry, rules_of

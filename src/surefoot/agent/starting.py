@@ -15,10 +15,9 @@ from surefoot.core.draft import Draft
 from surefoot.core.evolve import begin
 from surefoot.core.ids import RANDOM_BYTES, mint
 from surefoot.core.state import Limits, Run, RunStatus
-from surefoot.core.values import canonical, digest
+from surefoot.core.values import canonical, check_key, digest
 from surefoot.errors import InvalidInput, KeyReused, NotAllowed
 from surefoot.runtime.context import Context
-from surefoot.runtime.deciding import check_key
 from surefoot.runtime.execute import redact_json
 from surefoot.runtime.handle import payloads_of
 from surefoot.store.port import Create
@@ -59,7 +58,11 @@ def agent_run(
     conversation_id: str | None,
     metadata: Mapping[str, object],
 ) -> NewRun:
-    """A run of an agent (name, version, limits) with the user's text as it was given, and as it is kept."""
+    """A run of an agent (name, version, limits) with the user's text as it was given, and as it is kept.
+
+    Raises InvalidInput for a key that is none.
+    """
+    check_key(key)
     name, version, limits = agent
     given, kept = text
     return NewRun(
@@ -81,7 +84,6 @@ async def create_run(ctx: Context, new: NewRun, lease_owner: str | None) -> tupl
 
     Raises KeyReused, NotFound (conversation), NotAllowed (`conversation_busy`), InvalidInput (the call).
     """
-    check_key(new.key)
     at, by = ctx.store.now(), ctx.redactor.text(new.by)
     conversation, position, queued = new.conversation_id, 0, []
     if conversation is not None:

@@ -17,7 +17,7 @@ import msgspec
 
 from surefoot.agent.schema import Parameters, accepted, check_names, read_parameters
 from surefoot.core.state import WaitsFor
-from surefoot.core.values import canonical, check_plain, digest, parse_arguments
+from surefoot.core.values import canonical, check_key, check_plain, digest, parse_arguments
 from surefoot.effects import Effect, LookupFunction, Operation
 from surefoot.errors import InvalidInput
 
@@ -44,7 +44,6 @@ TIMEOUT_SECONDS_MAX = 7 * 86_400.0
 ATTEMPTS = 8
 APPROVAL_EXPIRES_SECONDS = 604_800.0
 """Seven days."""
-KEY_CHARACTERS_MAX = 500
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _EFFECT_CHOICES = (
@@ -267,16 +266,12 @@ class Tool(msgspec.Struct, Generic[P, R], frozen=True, eq=False, kw_only=True):
     def operation_key(self, arguments: Arguments) -> str | None:
         """`<tool>:<key>` from the tool's key function, or None where the tool has none.
 
-        Raises InvalidInput for a key that is not a text of 1 to 500 characters under the value rule.
+        Raises InvalidInput for a key that is not a text under the rule for keys (`check_key`).
         """
         if self.key is None:
             return None
         key: object = _asked(self.key, **accepted(self.key, self.bind(arguments)))
-        if not isinstance(key, str) or not 0 < len(key) <= KEY_CHARACTERS_MAX:
-            raise InvalidInput(
-                f"{self.name}: its key function must return a text of 1 to {KEY_CHARACTERS_MAX} characters"
-            )
-        canonical(key)
+        check_key("" if key is None else key, f"{self.name}: what its key function returns")
         return f"{self.name}:{key}"
 
     def identity_hash(self, arguments: Arguments) -> str:

@@ -21,9 +21,24 @@ INTEGER_BITS_MAX = 14_283
 ENCODER = msgspec.json.Encoder(order="sorted")
 
 
+KEY_CHARACTERS_MAX = 500
+
+
 def digest(data: bytes) -> str:
     """SHA-256 in 64 hexadecimal digits. A hash serves comparison, never a retry."""
     return hashlib.sha256(data).hexdigest()
+
+
+def check_key(key: object, what: str = "a key") -> None:
+    """The one rule for keys: of runs, of `perform`, of signals and decisions, and what a tool's key function returns.
+
+    None is no key. Raises InvalidInput for what is blank, longer than KEY_CHARACTERS_MAX, or against the value rule.
+    """
+    if key is None:
+        return
+    if not isinstance(key, str) or not key.strip() or len(key) > KEY_CHARACTERS_MAX:
+        raise InvalidInput(f"{what} is a text of 1 to {KEY_CHARACTERS_MAX} characters, and not blank")
+    canonical(key)
 
 
 def canonical(value: object) -> bytes:

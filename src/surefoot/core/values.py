@@ -33,6 +33,7 @@ import msgspec
 
 from surefoot.core.canonical import DEPTH_MAX, ENCODER, INTEGER_BITS_MAX
 from surefoot.core.canonical import canonical as canonical
+from surefoot.core.canonical import check_key as check_key
 from surefoot.core.canonical import digest as digest
 from surefoot.core.text import clean_text as clean_text
 from surefoot.core.text import cut as cut

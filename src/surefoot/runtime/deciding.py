@@ -7,7 +7,7 @@ import msgspec
 from surefoot.core.draft import Draft
 from surefoot.core.people import Decision, decide_action, is_replay
 from surefoot.core.reconcile import Look, record_report
-from surefoot.core.values import canonical, clean_text
+from surefoot.core.values import check_key, clean_text
 from surefoot.errors import AlreadyDecided, InvalidInput, NotFound, SurefootError
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import redact_json
@@ -15,21 +15,10 @@ from surefoot.runtime.handle import Handle
 from surefoot.runtime.questions import Questions
 from surefoot.store.port import ActionRow, StepRow
 
-KEY_CHARACTERS_MAX = 1_000
-
 
 async def handle_of(ctx: Context, run_id: str, step_id: str | None = None) -> Handle:
     """A handle on a run for somebody without a lease. Raises NotFound."""
     return Handle(ctx.store, await ctx.store.load(ctx.tenant_id, run_id, step_id), ctx.registry.rules)
-
-
-def check_key(key: object) -> None:
-    """Raises InvalidInput for a key that is none: not a text, blank, too long, or against the value rule."""
-    if key is None:
-        return
-    if not isinstance(key, str) or not key.strip() or len(key) > KEY_CHARACTERS_MAX:
-        raise InvalidInput(f"a key is a text of 1 to {KEY_CHARACTERS_MAX} characters, or left out")
-    canonical(key)
 
 
 async def decide_about(ctx: Context, action_id: str, decision: Decision) -> ActionRow:

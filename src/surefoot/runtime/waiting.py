@@ -7,7 +7,7 @@ from surefoot.core.draft import Draft
 from surefoot.core.state import ActionKind, Step, StepStatus
 from surefoot.core.text import clean_text
 from surefoot.core.unread import first_unread
-from surefoot.core.values import canonical, digest
+from surefoot.core.values import canonical, check_key, digest
 from surefoot.core.waiting import receive_signal, take_signal
 from surefoot.errors import InvalidInput
 from surefoot.runtime.context import Context
@@ -17,7 +17,6 @@ from surefoot.runtime.held import Held
 from surefoot.runtime.questions import SIGNAL_NAME_CHARACTERS_MAX, make_ask, signal_name, signal_seconds, signal_shown
 
 SIGNAL_BYTES_MAX = 256 * 1024
-KEY_CHARACTERS_MAX = 500
 
 
 async def signal_run(ctx: Context, run_id: str, name: str, value: object, *, by: str, key: str | None) -> bool:
@@ -28,8 +27,7 @@ async def signal_run(ctx: Context, run_id: str, name: str, value: object, *, by:
     plain = ctx.redactor.text(signal_name(name))
     if not 0 < len(plain) <= SIGNAL_NAME_CHARACTERS_MAX:
         raise InvalidInput(f"a signal's name is a text of 1 to {SIGNAL_NAME_CHARACTERS_MAX} characters")
-    if key is not None and not 0 < len(key) <= KEY_CHARACTERS_MAX:
-        raise InvalidInput(f"key is a text of 1 to {KEY_CHARACTERS_MAX} characters, or left out")
+    check_key(key)
     data = redact_json(ctx.redactor, canonical(value))
     if len(data) > SIGNAL_BYTES_MAX:
         raise InvalidInput(

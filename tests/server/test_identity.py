@@ -242,6 +242,8 @@ def test_without_tokens_whoever_is_here_is_the_user(tmp_path: Path) -> None:
         assert (me["csrf"], me["can_log_out"]) == (None, False)
         assert web.ask("POST", "/v1/session", {"token": "x"}).code == "no_tokens"
         assert web.get("/v1/runs", Host="evil.example").code == "foreign_host"
+        for name in ("X-Forwarded-For", "Forwarded", "X-Real-IP", "X-Forwarded-Host", "Via"):
+            assert web.ask("GET", "/v1/runs", headers={name: "203.0.113.7"}).code == "forwarded"
         for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}):
             answer = web.ask(
                 "POST", "/v1/runs", {"agent": "writer", "input": "x"}, headers={**headers, "Idempotency-Key": "e"}

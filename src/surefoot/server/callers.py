@@ -14,6 +14,8 @@ Act = Literal["read", "start", "approve", "resolve", "evidence", "admin"]
 ACTS: tuple[Act, ...] = ("read", "start", "approve", "resolve", "evidence", "admin")
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 """Names by which a server on loopback may be called: a page elsewhere can point a name of its own at 127.0.0.1."""
+FORWARDED = frozenset({"forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"})
+"""What proxies add. A server without tokens is for this machine's user, not for whoever a proxy lets in."""
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -74,6 +76,9 @@ class Loopback:
         host = request.headers.get("host", "")
         if name_of(host) not in LOOPBACK_HOSTS:
             raise Problem(403, "foreign_host", f"without tokens only this machine is served, not host {host!r}")
+        if FORWARDED & {name.lower() for name in request.headers}:
+            # Behind a proxy everybody would be this machine's user.
+            raise Problem(403, "forwarded", "this request came through a proxy; make a token: `surefoot tokens create`")
         origin = request.headers.get("origin")
         if origin not in (None, f"{request.url.scheme}://{host}") and request.method not in SAFE_METHODS:
             raise Problem(403, "foreign_origin", "a page of another origin may not act here")

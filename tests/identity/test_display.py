@@ -9,9 +9,11 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from surefoot.core.state import Action, ActionKind
 from surefoot.core.visible import visible_value
 from surefoot.server import link_texts
-from surefoot.snapshot import ActionView
+from surefoot.snapshot import ActionView, action_view
+from surefoot.store.port import ActionRow
 
 RANGES = (range(0x200B, 0x2010), range(0x202A, 0x202F), range(0x2060, 0x2065), range(0x2066, 0x2070))
 HIDDEN = [chr(code) for codes in RANGES for code in codes]
@@ -49,10 +51,11 @@ def action(place: str, text: str) -> ActionView:
     }
     if place == "shown":
         preview["precondition"] = text
-    return ActionView(
-        "act_1", "run_1", "step_1", "approve", "waiting", None, "post", arguments, preview, "ab" * 32, None, None, None,
-        None, None, None, None, None, "",
-    )  # fmt: skip
+    asked = Action("act_1", "step_1", ActionKind.approve, "ab" * 32)
+    shown = msgspec.json.encode(preview)
+    return action_view(
+        ActionRow(asked, "run_1", "post", msgspec.json.encode(arguments), shown, None, None, 0.0, 0.0, None)
+    )
 
 
 def test_there_are_two_hundred() -> None:

@@ -62,10 +62,10 @@ async def show(request: Request, text: str) -> Response:
         return _refusal(problem, language)
     if held.name is None:
         return _log_in_page(request, held, language)
-    action = action_view(held.row)
+    action = action_view(held.row, language)
     if action.status != "waiting":
         return _standing(action, language, 410)
-    return _answer(t.page(language, t.text("question", language), *_question(request, held, action, language)), 200)
+    return _answer(t.page(language, action.display.text, *_question(held, action, language)), 200)
 
 
 @router.post("/{text}")
@@ -178,7 +178,7 @@ async def _log_in(request: Request, text: str, token: str) -> Response:
 # Pages
 
 
-def _question(request: Request, held: Holding, action: ActionView, language: str) -> list[str]:
+def _question(held: Holding, action: ActionView, language: str) -> list[str]:
     parts = [t.action_part(action, language)]
     if held.refused is not None:
         return [*parts, t.paragraph(held.refused)]

@@ -22,7 +22,6 @@ HEADERS = {
 }
 _PLACED = ("text", "tool", "target", "arguments", "warnings")
 TEXTS: Mapping[str, Mapping[str, str]] = {
-    "question": {"en": "A question to you", "zh-CN": "等待您的决定"},
     "approve": {"en": "Approve", "zh-CN": "批准"},
     "reject": {"en": "Reject", "zh-CN": "拒绝"},
     "reason": {"en": "Reason (optional)", "zh-CN": "理由（可选）"},

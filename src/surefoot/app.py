@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import math
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
@@ -24,9 +23,10 @@ from surefoot.agent.performing import compensations_of, performing_run, receipt_
 from surefoot.agent.providers import resolve_model
 from surefoot.agent.schedule import Schedule
 from surefoot.agent.scheduling import Scheduler, agents_of, check_schedules
-from surefoot.agent.starting import PERFORM, NewRun, agent_run, create_run, new_id, run_again
+from surefoot.agent.starting import PERFORM, NewRun, agent_run, create_driven, create_run, new_id, run_again
 from surefoot.agent.texts import TextFrame, Texts, frames
 from surefoot.agent.tools import DECLARED, Tool, ToolCall
+from surefoot.agent.waiters import LOOK_AGAIN_SECONDS, Until, wait_for_rest, wait_until
 from surefoot.core import policy
 from surefoot.core.canonical import check_key
 from surefoot.core.decide import add_message
@@ -37,7 +37,7 @@ from surefoot.doors import Doors
 from surefoot.effects import Absent, Found, Receipt, Undetermined
 from surefoot.errors import InvalidInput, NotFound, WaitTimeout
 from surefoot.http import system_doors
-from surefoot.runtime.children import calls_run, cancel_tree, rests
+from surefoot.runtime.children import cancel_tree
 from surefoot.runtime.context import Context
 from surefoot.runtime.deciding import decide_about, handle_of, report_about
 from surefoot.runtime.look import verdict_look
@@ -50,15 +50,10 @@ from surefoot.runtime.worker import CAPACITY, Worker
 from surefoot.signing import KeyringSigner
 from surefoot.snapshot import RunEvent, RunSnapshot, public_event, read_snapshot
 from surefoot.store.open import open_store
-from surefoot.store.port import ActionRow, Claimed, Following, MessageRow, Store
+from surefoot.store.port import ActionRow, Following, MessageRow, Store
 
 T = TypeVar("T")
 EVENTS_PAGE = 500
-LOOK_AGAIN_SECONDS = 5.0
-"""Who waits for a run looks again after this even if nothing was noticed."""
-LOOK_AT_OTHERS_SECONDS = 0.5
-"""The same where runs of other agents work for it: only their commits show what they come to."""
-Until = Callable[[RunSnapshot], bool]
 
 
 def _log(line: str) -> None:
@@ -280,15 +275,11 @@ class Surefoot(Decisions):
         return (await self._create_or_find(new, worker))[0]
 
     async def _create_or_find(self, new: NewRun, worker: Worker | None) -> tuple[Run, bool]:
-        before = self.store.now().mono
-        run, made = await create_run(self.context, new, None if worker is None else worker.id)
-        if made and worker is not None:
-            loop = self._loop_for(run)
-            assert loop is not None, "the agent is known here"
-            worker.drive(run, loop, Claimed(run.id, 1, before + self._lease_s, owner_died=False))
-        elif self._worker is not None:
-            self._worker.wake()
-        return run, made
+        if worker is not None:
+            return await create_driven(self.context, new, worker, self._loop_for)
+        born = await create_run(self.context, new)
+        self._wake(None)
+        return born.run, born.made
 
     async def snapshot(self, run_id: str, language: str = "en") -> RunSnapshot:
         """The run as clients see it. Raises NotFound."""
@@ -299,22 +290,10 @@ class Surefoot(Decisions):
 
         Raises WaitTimeout; the run goes on.
         """
-        end = math.inf if timeout is None else self.doors.clock.now().mono + timeout
-        version, look_s = 0, LOOK_AGAIN_SECONDS
-        with contextlib.closing(self.store.follow(run_id)) as following:
-            while True:
-                run = await following.changed(min(end - self.doors.clock.now().mono, look_s))
-                run = run or (await self.store.run(self.tenant, run_id)).run
-                # A snapshot reads the whole run. Between two versions it says nothing new, of others' work aside.
-                new, version = run.version != version or calls_run(run), run.version
-                look_s = LOOK_AT_OTHERS_SECONDS if calls_run(run) else LOOK_AGAIN_SECONDS
-                if new and (until is not None or await rests(self.context, run)):
-                    snapshot = await self.snapshot(run_id)
-                    if until is None or until(snapshot):
-                        return snapshot
-                if self.doors.clock.now().mono >= end:
-                    status = run.status.value
-                    raise WaitTimeout(f"run {run_id} is {status}; it goes on", details={"status": status})
+        if until is not None:
+            return await wait_until(self.context, run_id, until, timeout)
+        await wait_for_rest(self.context, run_id, timeout)
+        return await self.snapshot(run_id)
 
     async def events(self, run_id: str, after: int = 0) -> AsyncIterator[RunEvent]:
         """The run's events with a sequence above `after`, in order, each once; ends behind the terminal event.
@@ -412,19 +391,32 @@ class Surefoot(Decisions):
             raise InvalidInput("timeout is in seconds and not negative, or left out")
         tool = call.tool
         business = f"{tool.name}:{key}" if key is not None else tool.operation_key(call.arguments)
-        run = await self._start_performing(call, business, by)
+        run, loop = await self._start_performing(call, business, by)
         await self._adopt(run.id)
         rules = rules_of(tool)
         wait_s = rules.timeout_s + rules.settle_s + 30.0 if timeout is None else timeout
+        rest: Run | None = None
         with contextlib.suppress(WaitTimeout):
-            await self.wait(run.id, timeout=wait_s)
-        return await receipt_of(self.context, run.id)
+            # Nothing can have happened yet where this task has just begun to drive the run and has not waited since.
+            rest = await wait_for_rest(self.context, run.id, wait_s, driven=loop is not None)
+        return await receipt_of(self.context, run.id, rest, None if loop is None else loop.answer)
 
-    async def _start_performing(self, call: ToolCall, business_key: str | None, by: str) -> Run:
+    async def _start_performing(
+        self, call: ToolCall, business_key: str | None, by: str
+    ) -> tuple[Run, PerformLoop | None]:
+        """The run, and what drives it where it was made just now."""
         if not any(call.tool.name in agent.tools for agent in self.agents.values()):
             self._registry.add(call.tool)
         worker = await self._working()
-        return await performing_run(lambda new: self._create(new, worker), call, business_key, by)
+        loops: dict[str, PerformLoop] = {}
+
+        def loop_for(run: Run) -> PerformLoop:
+            return loops.setdefault(run.id, PerformLoop(self.context))
+
+        run = await performing_run(
+            lambda new: create_driven(self.context, new, worker, loop_for), call, business_key, by
+        )
+        return run, loops.get(run.id)
 
     async def _adopt(self, run_id: str) -> None:
         """Drive a run that this process performs, unless somebody does already."""

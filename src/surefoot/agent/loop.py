@@ -39,7 +39,7 @@ from surefoot.errors import NotAllowed, Unreadable
 from surefoot.runtime import tracing
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import redact_json
-from surefoot.runtime.loop import RecordModel
+from surefoot.runtime.loop import RecordModel, known_calls
 
 _BUDGET = frozenset({"turns_used_up", "time_used_up", "tokens_used_up", "cost_used_up"})
 REASONING_CHARACTERS_MAX = 1024 * 1024
@@ -201,11 +201,7 @@ class _Record:
         self._result = result
         self._calls = calls
         self._spent = spent
-        self.known = {
-            call.input_ref: (msgspec.json.decode(call.data, type=dict[str, object]), call.safe_input)
-            for call in calls
-            if call.input_ref is not None and call.data is not None
-        }
+        self.known = known_calls(calls)
 
     def __call__(self, d: Draft, step_id: str, attempt: int, questions: Questions) -> None:
         record_model_answer(d, step_id, attempt, self._body, self._calls, self._spent)

@@ -8,19 +8,20 @@ import msgspec
 
 from surefoot.agent.starting import PERFORM, NewRun
 from surefoot.agent.tools import ToolCall
-from surefoot.core.state import ActionKind, ActionStatus, Limits, Run, RunStatus, StepStatus
+from surefoot.core.state import ActionKind, ActionStatus, Limits, Run, RunStatus, Step, StepStatus
 from surefoot.core.values import canonical, digest
 from surefoot.effects import Receipt
 from surefoot.errors import ApprovalPending, InvalidInput, OutcomeUnknown, PerformFailed, WaitTimeout
 from surefoot.runtime.context import Context
-from surefoot.store.port import ActionRow, StepRow
+from surefoot.runtime.loop import Answer
+from surefoot.store.port import ActionRow
 
 PERFORMS_MAX = 1_000
 """How often one key may be performed again after it failed."""
 
 
 async def performing_run(
-    create: Callable[[NewRun], Awaitable[Run]], call: ToolCall, business_key: str | None, by: str
+    create: Callable[[NewRun], Awaitable[tuple[Run, bool]]], call: ToolCall, business_key: str | None, by: str
 ) -> Run:
     """The run of this call and key. One that failed, with proof that nothing happened, is not an answer for ever.
 
@@ -41,18 +42,23 @@ async def performing_run(
             call=call,
             business_key=business_key,
         )
-        run = await create(new)
+        run, _ = await create(new)
         if key is None or run.status is not RunStatus.failed:
             return run
     raise InvalidInput(f"this key failed {PERFORMS_MAX} times; mend what the error_code of its last run names")
 
 
-async def receipt_of(ctx: Context, run_id: str) -> Receipt:
-    """The receipt of a run of kind perform. Raises ApprovalPending, OutcomeUnknown, PerformFailed."""
+async def receipt_of(ctx: Context, run_id: str, run: Run | None, answer: Answer | None) -> Receipt:
+    """The receipt of a run of kind perform; `run` is what it came to, `answer` what this process wrote down of it.
+
+    Raises ApprovalPending, OutcomeUnknown, PerformFailed.
+    """
+    if run is not None and answer is not None and run.version == answer.version and answer.output is not None:
+        return _receipt(answer.step, answer.output)
     row = (await ctx.store.steps(ctx.tenant_id, run_id))[0]
     step, details = row.step, {"run_id": run_id, "step_id": row.step.id}
     if step.status is StepStatus.succeeded:
-        return _receipt(row)
+        return _receipt(step, row.safe_output or b"null")
     if step.status is StepStatus.failed:
         raise PerformFailed(
             f"{step.tool_name} was not applied ({step.error_code})", details={**details, "error_code": step.error_code}
@@ -90,8 +96,8 @@ async def compensations_of(ctx: Context, action: ActionRow) -> list[ToolCall]:
     return [call for call in calls if isinstance(call, ToolCall)]
 
 
-def _receipt(row: StepRow) -> Receipt:
-    output = msgspec.json.decode(row.safe_output or b"null")
+def _receipt(step: Step, safe_output: bytes) -> Receipt:
+    output = msgspec.json.decode(safe_output)
     if isinstance(output, dict) and "resource_id" in output:
         output = output.get("output")
-    return Receipt(resource_id=row.step.external_resource_id, url=row.step.resource_url, output=output)
+    return Receipt(resource_id=step.external_resource_id, url=step.resource_url, output=output)

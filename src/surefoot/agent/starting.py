@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -10,17 +10,19 @@ from surefoot.agent.messages import user_body
 from surefoot.agent.prepare import Preparer
 from surefoot.agent.tools import ToolCall
 from surefoot.core import events as ev
-from surefoot.core.decide import propose, start_run
+from surefoot.core.decide import ProposedCall, propose, start_run
 from surefoot.core.draft import Draft
 from surefoot.core.evolve import begin
 from surefoot.core.ids import RANDOM_BYTES, mint
 from surefoot.core.state import Limits, Run, RunStatus
 from surefoot.core.values import canonical, check_key, digest
-from surefoot.errors import InvalidInput, KeyReused, NotAllowed
+from surefoot.errors import CommitUnknown, InvalidInput, KeyReused, NotAllowed, NotFound, StoreUnavailable
 from surefoot.runtime.context import Context
+from surefoot.runtime.drive import Driver
 from surefoot.runtime.execute import redact_json
-from surefoot.runtime.handle import payloads_of
-from surefoot.store.port import Create
+from surefoot.runtime.loop import Loop, known_calls
+from surefoot.runtime.worker import Worker
+from surefoot.store.port import Claimed, Create
 
 PERFORM = "perform"
 
@@ -79,8 +81,26 @@ def agent_run(
     )
 
 
-async def create_run(ctx: Context, new: NewRun, lease_owner: str | None) -> tuple[Run, bool]:
-    """The run, born leased to `lease_owner` where one is given; False if its key had made it before.
+First = Callable[[Draft, Sequence[ProposedCall]], None]
+"""Adds to a run's first commit what it starts with; given the calls that are proposed in it."""
+
+
+class Born(msgspec.Struct, frozen=True):
+    """What became of making a run. `made` is False where its key had made it before; of an unacknowledged commit that
+    happened nothing is sent, though the run is there."""
+
+    run: Run
+    made: bool
+    acknowledged: bool = True
+
+
+async def create_run(
+    ctx: Context,
+    new: NewRun,
+    lease_owner: str | None = None,
+    first: Callable[[Draft, Sequence[ProposedCall]], None] | None = None,
+) -> Born:
+    """The run, born leased to `lease_owner` where one is given; `first` adds to its first commit what it starts with.
 
     Raises KeyReused, NotFound (conversation), NotAllowed (`conversation_busy`), InvalidInput (the call).
     """
@@ -107,13 +127,16 @@ async def create_run(ctx: Context, new: NewRun, lease_owner: str | None) -> tupl
     for row in queued:
         draft.emit(ev.MessageAppended(row.id, row.role, draft.run.next_position))
     start_run(draft, new.body)
+    calls: list[ProposedCall] = []
     if new.call is not None:
-        await _propose(ctx, draft, run, new.call, new.business_key)
+        calls = [await _propose(ctx, draft, run, new.call, new.business_key)]
+    if first is not None:
+        first(draft, calls)
     create = Create(
         after=msgspec.structs.replace(draft.finish(), version=1),
         events=tuple(draft.events),
         at=at,
-        payloads=payloads_of(draft),
+        payloads=tuple(draft.payloads),
         new_conversation=new.conversation_id is None,
         start_key=None if new.key is None else ctx.redactor.text(new.key),
         start_hash=new.asked,
@@ -122,8 +145,47 @@ async def create_run(ctx: Context, new: NewRun, lease_owner: str | None) -> tupl
         lease_owner=lease_owner,
         lease_s=ctx.lease_s,
     )
-    made = await ctx.store.create(create)
-    return made, made.id == run.id
+    try:
+        made = await ctx.store.create(create)
+    except CommitUnknown:
+        return Born(await _found(ctx, run.id), made=True, acknowledged=False)
+    return Born(made, made.id == run.id)
+
+
+async def create_driven(
+    ctx: Context, new: NewRun, worker: Worker, loop_for: Callable[[Run], Loop | None]
+) -> tuple[Run, bool]:
+    """The run, driven by this process's worker from its first commit on, which holds what it starts with too; False if
+    its key had made it before.
+
+    Raises as `create_run` does.
+    """
+    drivers: list[Driver] = []
+    begun: list[str] = []
+    until = ctx.store.now().mono + ctx.lease_s
+
+    def first(d: Draft, calls: Sequence[ProposedCall]) -> None:
+        loop = loop_for(d.run)
+        assert loop is not None, "the agent is known here"
+        drivers.append(worker.driver(d.run, loop, Claimed(d.run.id, 1, until, owner_died=False)))
+        drivers[0].held.remember(known_calls(calls))
+        begun.extend(drivers[0].held.go_on(d))
+
+    born = await create_run(ctx, new, worker.id, first)
+    if not born.made:
+        worker.wake()
+        return born.run, False
+    drivers[0].handle.run = born.run
+    worker.drive(drivers[0], begun if born.acknowledged else ())
+    return born.run, True
+
+
+async def _found(ctx: Context, run_id: str) -> Run:
+    """Read back after a commit whose reply was lost. Raises StoreUnavailable where it did not happen."""
+    try:
+        return await ctx.store.load(ctx.tenant_id, run_id)
+    except NotFound:
+        raise StoreUnavailable(f"run {run_id}: the commit did not happen. Nothing was written; try again") from None
 
 
 async def run_again(ctx: Context, run_id: str, by: str, known: tuple[str, Limits] | None) -> NewRun | Run:
@@ -162,10 +224,11 @@ async def run_again(ctx: Context, run_id: str, by: str, known: tuple[str, Limits
     )
 
 
-async def _propose(ctx: Context, draft: Draft, run: Run, call: ToolCall, business_key: str | None) -> None:
+async def _propose(ctx: Context, draft: Draft, run: Run, call: ToolCall, business_key: str | None) -> ProposedCall:
     proposed = await Preparer(ctx, None).call(run, call.tool, call.arguments, business_key)
     if proposed.refusal is not None and proposed.refusal.code == KeyReused.code:
         raise KeyReused(proposed.refusal.text)
     if proposed.refusal is not None:
         raise InvalidInput(proposed.refusal.text, code=proposed.refusal.code)
     propose(draft, proposed, 0, 0, None)
+    return proposed

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
 from msgspec.structs import replace
 
 from surefoot.core import events as ev
 from surefoot.core.evolve import evolve
-from surefoot.core.payloads import TransientDrop
+from surefoot.core.payloads import Payload, TransientDrop
 from surefoot.core.policy import careful_rules
 from surefoot.core.state import ActionKind, ActionStatus, Instant, Rules, Run, RunStatus, Step, StepStatus
 from surefoot.errors import NotFound, RunEnded
@@ -22,7 +21,7 @@ NOTE_PREFIX = "msg_note_"
 
 
 class Draft:
-    """What will be appended. `payloads` are opaque here; `rules` are those of the code of now, by tool name."""
+    """What will be appended. `payloads` are passed on unread; `rules` are those of the code of now, by tool name."""
 
     def __init__(
         self, run: Run, at: Instant, *, rules: Mapping[str, Rules] | None = None, token: int | None = None
@@ -32,7 +31,7 @@ class Draft:
         self.at = at
         self.token = token
         self.events: list[ev.AnyEvent] = []
-        self.payloads: list[msgspec.Struct] = []
+        self.payloads: list[Payload] = []
         self.needs_lease = False
         self.wall_before: float | None = None
         self._rules = rules or {}
@@ -44,7 +43,7 @@ class Draft:
         if isinstance(event, ev.StepStarted):
             self.needs_lease = True
 
-    def carry(self, *payloads: msgspec.Struct) -> None:
+    def carry(self, *payloads: Payload) -> None:
         """Add payloads to the append."""
         self.payloads.extend(payloads)
 
@@ -106,10 +105,11 @@ def derive_status(run: Run) -> RunStatus:
     if run.ended:
         return run.status
     doubtful = [step for step in run.steps.values() if step.in_doubt]
-    ready = any(step.status in (StepStatus.running, StepStatus.pending) for step in run.steps.values())
-    asked = {a.step_id for a in run.waiting_actions if a.kind is ActionKind.resolve}
-    if run.waiting_actions and run.batch_open and not ready and all(step.id in asked for step in doubtful):
-        return RunStatus.waiting_for_user
+    if run.actions and run.waiting_actions and run.batch_open:
+        ready = any(step.status in (StepStatus.running, StepStatus.pending) for step in run.steps.values())
+        asked = {a.step_id for a in run.waiting_actions if a.kind is ActionKind.resolve}
+        if not ready and all(step.id in asked for step in doubtful):
+            return RunStatus.waiting_for_user
     return RunStatus.reconciling if doubtful else RunStatus.running
 
 

@@ -45,16 +45,18 @@ def evolve(run: Run, event: ev.AnyEvent, at: Instant) -> Run:
     if isinstance(event, ev.StepEvent):
         before = run.steps.get(event.step_id)
         after = _created(run, event) if isinstance(event, ev.StepCreated) else _evolve_step(before, event, at)
-        counted = 1 if before is None and after.type is StepType.model_call else 0
-        run = replace(
+        steps = {**run.steps, after.id: after}
+        if before is not None:
+            run = replace(run, steps=steps, event_sequence=run.event_sequence + 1)
+            return add_totals(run, event) if type(event) is ev.StepSucceeded else run
+        return replace(
             run,
-            steps={**run.steps, after.id: after},
+            steps=steps,
             step_count=max(run.step_count, after.sequence),
             next_position=max(run.next_position, (after.position or 0) + 1),
-            turns=run.turns + counted,
+            turns=run.turns + (after.type is StepType.model_call),
             event_sequence=run.event_sequence + 1,
         )
-        return add_totals(run, event) if isinstance(event, ev.StepSucceeded) else run
     return _RUN_EVENTS[type(event)](replace(run, event_sequence=run.event_sequence + 1), event, at)
 
 
@@ -104,6 +106,9 @@ def replay(recorded: Iterable[Recorded]) -> Run:
 def forget_closed(run: Run) -> Run:
     """The run without what no later decision needs: ended steps that are not looked up again and about which nothing is
     asked, and actions that are settled."""
+    if not run.actions:
+        steps = {key: step for key, step in run.steps.items() if step.live}
+        return run if len(steps) == len(run.steps) else replace(run, steps=steps)
     asked = {a.step_id for a in run.actions.values() if a.status is ActionStatus.waiting}
     steps = {key: step for key, step in run.steps.items() if step.live or key in asked}
     bound = {step.action_id for step in steps.values()}

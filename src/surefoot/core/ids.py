@@ -12,13 +12,14 @@ CallId = NewType("CallId", str)
 LeaseToken = NewType("LeaseToken", int)
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS = tuple(first + second for first in _ALPHABET for second in _ALPHABET)
 RANDOM_BYTES = 10
 
 
 def mint(prefix: str, wall_s: float, random: bytes) -> str:
     """`prefix_` and 26 base32 characters: 48 bits of wall-clock milliseconds, then 80 random bits (RANDOM_BYTES)."""
     number = (int(wall_s * 1000) << 80) | int.from_bytes(random[:RANDOM_BYTES])
-    return prefix + "_" + "".join(_ALPHABET[(number >> shift) & 31] for shift in range(125, -1, -5))
+    return prefix + "_" + "".join([_PAIRS[(number >> shift) & 1023] for shift in range(120, -1, -10)])
 
 
 def step_id(run_id: str, sequence: int) -> StepId:

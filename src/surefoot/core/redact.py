@@ -60,11 +60,13 @@ class Redactor:
         if not self._forms:
             return None
         text = data if isinstance(data, str) else data.decode("utf-8", "replace")
-        for searched in (text, _squeezed(text)):
-            if self._holds(searched):
-                match = self._compiled().search(searched)
-                return self._forms[match[0]] if match else None
-        return None
+        if not self._holds(text):
+            squeezed = _squeezed(text)
+            if len(squeezed) == len(text) or not self._holds(squeezed):
+                return None
+            text = squeezed
+        match = self._compiled().search(text)
+        return self._forms[match[0]] if match else None
 
     def maybe_begins(self, text: str) -> int:
         """The first place from which the rest of `text` may be the beginning of a known value, else its length.
@@ -118,7 +120,7 @@ class Redactor:
 
     def _holds(self, text: str) -> bool:
         # Many plain searches are faster than one alternation, and nearly every text holds none.
-        return any(form in text for form in tuple(self._forms))
+        return True in [form in text for form in tuple(self._forms)]
 
     def _compiled(self) -> re.Pattern[str]:
         # Compiled again by count, not by a flag: another thread may add a value while this one compiles.

@@ -308,11 +308,14 @@ class Run(msgspec.Struct, frozen=True):
     @property
     def batch_open(self) -> bool:
         """True while a model call or a call of its answer has no result yet."""
-        return any(step.open_in_loop for step in self.steps.values())
+        # A list, and no generator: this is asked several times in every decision.
+        return True in [step.open_in_loop for step in self.steps.values()]
 
     @property
     def waiting_actions(self) -> tuple[Action, ...]:
         """Questions that are open."""
+        if not self.actions:
+            return ()
         return tuple(action for action in self.actions.values() if action.status is ActionStatus.waiting)
 
 
@@ -323,14 +326,17 @@ def last_committed_sequence(run: Run) -> int:
 
 def wake_times(run: Run) -> tuple[float | None, float | None]:
     """When a worker has something to do next: (mono, wall); (None, None) while only a person can move the run."""
-    mono: list[float] = [step.look_at for step in run.steps.values() if step.look_at is not None]
-    running = [s for s in run.steps.values() if s.status is StepStatus.running]
-    if running:
-        return 0.0, None
+    mono: float | None = None
+    for step in run.steps.values():
+        if step.status is StepStatus.running:
+            return 0.0, None
+        due = step.not_before if step.status is StepStatus.pending and not run.ended else None
+        for time in (step.look_at, due):
+            if time is not None and (mono is None or time < mono):
+                mono = time
     if run.ended:
-        return min(mono, default=None), None
-    mono += [step.not_before for step in run.steps.values() if step.status is StepStatus.pending]
+        return mono, None
     if not run.batch_open:
-        mono.append(0.0)
+        mono = 0.0 if mono is None else min(mono, 0.0)
     wall = [a.expires_wall for a in run.waiting_actions if a.expires_wall is not None]
-    return min(mono, default=None), min(wall, default=None)
+    return mono, min(wall, default=None)

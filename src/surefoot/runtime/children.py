@@ -167,6 +167,11 @@ async def rests(ctx: Context, run: Run) -> bool:
     return True
 
 
+def may_rest(run: Run) -> bool:
+    """False where `rests` certainly says so."""
+    return run.ended or run.status is RunStatus.waiting_for_user or calls_run(run)
+
+
 def calls_run(run: Run) -> bool:
     """True where another run works on one of its calls."""
     return any(_at_work(step) for step in run.steps.values())

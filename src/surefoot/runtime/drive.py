@@ -6,7 +6,7 @@ Each decision is a commit; what it started is launched after its commit was ackn
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
 from surefoot.core import policy
 from surefoot.core.attempts import Outcome, ask_about_model, record_outcome, recover_step
@@ -48,13 +48,17 @@ class Driver:
 
     # Life
 
-    async def drive(self) -> None:
-        """Until the run needs nobody, the lease is lost, or the worker stops. Raises StoreError and Unreadable."""
+    async def drive(self, begun: Sequence[str] = ()) -> None:
+        """Until the run needs nobody, the lease is lost, or the worker stops. Raises StoreError and Unreadable.
+
+        `begun` are steps whose intents were committed for this driver, and acknowledged.
+        """
         async with self.ctx.tracing.drive(self.handle.run) as span:
-            await self._drive()
+            await self._drive(begun)
             span.note(RUN_STATUS, self.handle.run.status.value)
 
-    async def _drive(self) -> None:
+    async def _drive(self, begun: Sequence[str]) -> None:
+        self._launch(begun)
         await self.held.loop.resume(self.handle.run)
         await self._recover()
         while not (self.released or self.held.lost):
@@ -144,6 +148,7 @@ class Driver:
     async def _look_again(self) -> None:
         """Another writer appended: a cancelled run aborts its model call and its reads; effects run to their end."""
         run = await self.handle.reload()
+        await self.held.loop.resume(run)
         if not run.ended:
             return
         for key, task in self._tasks.items():
@@ -227,7 +232,7 @@ class Driver:
 
     # Tasks
 
-    def _launch(self, step_ids: list[str]) -> None:
+    def _launch(self, step_ids: Sequence[str]) -> None:
         for step_id in step_ids:
             step = self.handle.run.steps.get(step_id)
             if step is not None:

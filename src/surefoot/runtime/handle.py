@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from surefoot.core.draft import Draft
 from surefoot.core.evolve import forget_closed
-from surefoot.core.payloads import Payload
 from surefoot.core.state import Rules, Run
 from surefoot.errors import CommitUnknown, Conflict, StoreUnavailable
 from surefoot.store.port import Append, Store
@@ -76,7 +75,7 @@ class Handle:
             after=after,
             events=tuple(draft.events),
             at=draft.at,
-            payloads=payloads_of(draft),
+            payloads=tuple(draft.payloads),
             token=self.token,
             needs_lease=draft.needs_lease,
             wall_before=draft.wall_before,
@@ -99,10 +98,3 @@ class Handle:
         run = append.after
         lines = await self.store.events(run.tenant_id, run.id, append.before.event_sequence, len(append.events))
         return tuple(line.event for line in lines) == append.events
-
-
-def payloads_of(draft: Draft) -> tuple[Payload, ...]:
-    """What the draft carries, as the port takes it."""
-    payloads = tuple(draft.payloads)
-    assert all(isinstance(payload, Payload) for payload in payloads), "a Draft carries payloads only"
-    return payloads  # type: ignore[return-value]  # checked in the line above; Draft does not know the port's union

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
 from surefoot.core.attempts import Outcome
-from surefoot.core.decide import Start, complete_run, fail_run
+from surefoot.core.decide import ProposedCall, Start, complete_run, fail_run
 from surefoot.core.draft import Draft
+from surefoot.core.payloads import StepView
 from surefoot.core.reconcile import Questions
 from surefoot.core.state import Run, Step, StepStatus
 from surefoot.runtime.context import Context
@@ -19,7 +20,7 @@ class Loop(Protocol):
     """A run's logic. `go_on` and `record_model` are commands: they may be called again for the same decision."""
 
     async def resume(self, run: Run) -> None:
-        """Read what the first decision after a claim needs. Called once, before anything else."""
+        """Read what the next decision needs of a run that was read: after a claim, and after somebody else wrote."""
         ...
 
     def go_on(self, d: Draft, start: Start | None) -> list[str]:
@@ -43,6 +44,15 @@ Known = tuple[dict[str, object], bytes]
 """A request's arguments, and their redacted view as JSON."""
 
 
+def known_calls(calls: Sequence[ProposedCall]) -> dict[str, Known]:
+    """The requests of calls that this process has just prepared, by the names of their blobs."""
+    return {
+        call.input_ref: (msgspec.json.decode(call.data, type=dict[str, object]), call.safe_input)
+        for call in calls
+        if call.input_ref is not None and call.data is not None
+    }
+
+
 class RecordModel(Protocol):
     """A command that records a model's answer."""
 
@@ -56,20 +66,29 @@ class RecordModel(Protocol):
         ...
 
 
+class Answer(msgspec.Struct, frozen=True):
+    """What the append that made a version of a run said of its step; `output` is JSON, None where it was not in it."""
+
+    version: int
+    step: Step
+    output: bytes | None
+
+
 class PerformLoop:
     """The logic of a run of kind perform: one step, whose end is the run's."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._ended: Step | None = None
-        self._output: Mapping[str, bytes] = {}
+        self.answer: Answer | None = None
+        """The last decision that this process made about the run's completion; whether it stands, its version says."""
 
     async def resume(self, run: Run) -> None:
         """The step may have ended without its run: a person's answer concludes nothing but the step."""
+        if run.steps or run.ended:
+            return
         rows = await self._ctx.store.steps(run.tenant_id, run.id)
-        if rows:
-            self._ended = rows[0].step
-            self._output = {rows[0].step.id: rows[0].safe_output or b"null"}
+        self._ended = rows[0].step if rows else None
 
     def go_on(self, d: Draft, start: Start | None) -> list[str]:
         """End the run as its step ended."""
@@ -79,6 +98,8 @@ class PerformLoop:
         if step.status is StepStatus.succeeded:
             shown = {"resource_id": step.external_resource_id, "url": step.resource_url}
             complete_run(d, msgspec.json.encode(shown))
+            output = next((p.safe_output for p in d.payloads if isinstance(p, StepView) and p.safe_output), None)
+            self.answer = Answer(d.before.version + 1, step, output)
         elif step.status is StepStatus.failed:
             fail_run(d, step.error_code or "failed")
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from surefoot.core import policy
 from surefoot.core.redact import safe_error
@@ -180,20 +180,25 @@ class Worker:
             return
         loop = self._loops(run)
         assert loop is not None, "checked in _cannot_drive"
-        self.drive(run, loop, claimed)
+        self.drive(self.driver(run, loop, claimed))
 
-    def drive(self, run: Run, loop: Loop, claimed: Claimed) -> None:
-        """Begin to drive a run that is in memory already."""
+    def driver(self, run: Run, loop: Loop, claimed: Claimed) -> Driver:
+        """What drives a run that is in memory already, perhaps before its first commit."""
         handle = Handle(self.ctx.store, run, self.ctx.registry.rules, claimed.token)
         driver = Driver(self.ctx, handle, loop, claimed.lease_until, owner_died=claimed.owner_died)
         if len(self._tasks) < 2:
             # Nobody here claims: what this process performs stays its own until only a person can move it.
             driver.held.hold_s = math.inf
-        self.drivers[run.id] = driver
+        return driver
+
+    def drive(self, driver: Driver, begun: Sequence[str] = ()) -> None:
+        """Begin to drive. `begun` are steps whose intents were committed for it, and acknowledged."""
+        run_id = driver.handle.run.id
+        self.drivers[run_id] = driver
         if self.on_drive is not None:
-            self.on_drive(run.id)
-        task = asyncio.ensure_future(self._drive(driver))
-        self._drives[run.id] = task
+            self.on_drive(run_id)
+        task = asyncio.ensure_future(self._drive(driver, begun))
+        self._drives[run_id] = task
 
     def _cannot_drive(self, run: Run) -> str | None:
         if self._loops(run) is None:
@@ -203,11 +208,11 @@ class Worker:
         ]
         return "unknown_tool" if unknown else None
 
-    async def _drive(self, driver: Driver) -> None:
+    async def _drive(self, driver: Driver, begun: Sequence[str]) -> None:
         run_id = driver.handle.run.id
         failure: BaseException | None = None
         try:
-            await driver.drive()
+            await driver.drive(begun)
             failure = driver.failure
         except Exception as problem:
             failure = problem

@@ -6,7 +6,7 @@ All methods take the tenant first; a record of another tenant does not exist.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -392,8 +392,12 @@ class Store(AccessStore, Protocol):
         """Wait until change_count() is above `since` (others are noticed within 100 ms) or the time is over."""
         ...
 
-    def follow(self, run_id: str) -> Following:
-        """Know when one run may have changed, by this process or another; to be closed."""
+    def follow(self, run_id: str, when: Callable[[Run], bool] | None = None, *, seen: bool = False) -> Following:
+        """Know when one run may have changed, by this process or another; to be closed.
+
+        Of this process's commits only those are told for which `when` holds. With `seen` the caller knows the run as it
+        stands: only what changes from now on is told.
+        """
         ...
 
     def foreign_count(self) -> int:

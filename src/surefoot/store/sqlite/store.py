@@ -241,9 +241,9 @@ class SqliteStore(SqliteAccess):
         """Wait until change_count() is above `since` or the time is over."""
         return await self._watch.changed(since, timeout_s)
 
-    def follow(self, run_id: str) -> Follower:
+    def follow(self, run_id: str, when: Callable[[Run], bool] | None = None, *, seen: bool = False) -> Follower:
         """Know when a run may have changed; close it."""
-        return self._watch.follow(run_id)
+        return self._watch.follow(run_id, when, seen)
 
     def foreign_count(self) -> int:
         """Grows with each commit of another process that was noticed, and with each proof of a worker's death."""

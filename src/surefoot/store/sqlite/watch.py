@@ -18,15 +18,18 @@ POLL_SECONDS = 0.05
 class Follower:
     """Knows whether one run may have changed since it was last asked."""
 
-    def __init__(self, watch: Watch, run_id: str) -> None:
+    def __init__(self, watch: Watch, run_id: str, when: Callable[[Run], bool] | None, seen: bool) -> None:
         self._watch = watch
         self._run_id = run_id
-        self._changed = True
+        self._when = when
+        self._changed = not seen
         self._run: Run | None = None
         self._waiter: asyncio.Future[None] | None = None
 
     def note(self, run: Run | None = None) -> None:
         """The run may have changed; `run` is what this process has committed."""
+        if run is not None and self._when is not None and not self._when(run):
+            return
         self._changed = True
         self._run = run
         if self._waiter is not None and not self._waiter.done():
@@ -71,9 +74,9 @@ class Watch:
         self._followers: dict[str, set[Follower]] = {}
         self._poller: asyncio.Task[None] | None = None
 
-    def follow(self, run_id: str) -> Follower:
+    def follow(self, run_id: str, when: Callable[[Run], bool] | None, seen: bool) -> Follower:
         """Know when a run may have changed."""
-        follower = Follower(self, run_id)
+        follower = Follower(self, run_id, when, seen)
         self._followers.setdefault(run_id, set()).add(follower)
         return follower
 

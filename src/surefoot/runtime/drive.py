@@ -221,7 +221,7 @@ class Driver:
             if s.status is StepStatus.running and s.id not in self._tasks and s.attempts[-1].token == self.handle.token
         ]
         for step in unsent:
-            await self._record_end(step, Outcome("not_sent", code="commit_unknown", again_s=0.0))
+            self._launch(await self._record_end(step, Outcome("not_sent", code="commit_unknown", again_s=0.0)))
 
     async def _expire(self) -> None:
         run = self.handle.run
@@ -236,16 +236,33 @@ class Driver:
         for step_id in step_ids:
             step = self.handle.run.steps.get(step_id)
             if step is not None:
-                self._spawn(step_id, self._model(step) if step.type is StepType.model_call else self._attempt(step))
+                self._spawn(step_id, self._work(step))
 
     def _spawn(self, key: str, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks[key] = task
-        task.add_done_callback(lambda done: self._ended(key, done))
+        task.add_done_callback(self._ended)
 
-    def _ended(self, key: str, done: asyncio.Task[None]) -> None:
-        if self._tasks.get(key) is done:
-            del self._tasks[key]
+    async def _work(self, step: Step) -> None:
+        """A step to its recorded end, and on: the one step that begins with that end needs no task of its own."""
+        while True:
+            begun = await (self._model(step) if step.type is StepType.model_call else self._attempt(step))
+            after = self.handle.run.steps.get(begun[0]) if len(begun) == 1 else None
+            task = asyncio.current_task()
+            if after is None or task is None or task.cancelling() or self._tasks.get(step.id) is not task:
+                self._launch(begun)
+                return
+            del self._tasks[step.id]
+            self._tasks[after.id] = task
+            step = after
+            if self._needs_main():
+                self._wake()
+
+    def _ended(self, done: asyncio.Task[None]) -> None:
+        for key, task in self._tasks.items():
+            if task is done:
+                del self._tasks[key]
+                break
         error = None if done.cancelled() else done.exception()
         if error is not None:
             self.failure = error
@@ -263,8 +280,8 @@ class Driver:
         # Called here, not by the caller: a task that is cancelled before it begins must leave no coroutine unawaited.
         self._launch(await work(self.held, step))
 
-    async def _model(self, step: Step) -> None:
-        """One model call; its answer and what that starts are one append."""
+    async def _model(self, step: Step) -> list[str]:
+        """One model call; its answer and what that starts are one append. Returns the steps begun, as all below."""
         hook, loop = self.ctx.doors.hook, self.held.loop
         try:
             hook("model", "before")
@@ -274,8 +291,7 @@ class Driver:
         except StoreError:
             raise
         except Exception as error:
-            await self._model_failed(step, error)
-            return
+            return await self._model_failed(step, error)
         self.held.remember(record.known)
         questions = await self.held.questions(step)
 
@@ -285,9 +301,9 @@ class Driver:
             record(d, step.id, step.attempt, questions)
             return self.held.go_on(d)
 
-        await self._record(command, step.id)
+        return await self._record(command, step.id)
 
-    async def _model_failed(self, step: Step, error: Exception) -> None:
+    async def _model_failed(self, step: Step, error: Exception) -> list[str]:
         outcome, mendable = self.held.loop.sort_model_error(step, error)
         questions = await self.held.questions(step)
 
@@ -300,9 +316,9 @@ class Driver:
                 record_outcome(d, step.id, step.attempt, outcome, questions)
             return self.held.go_on(d)
 
-        await self._record(command, step.id)
+        return await self._record(command, step.id)
 
-    async def _attempt(self, step: Step) -> None:
+    async def _attempt(self, step: Step) -> list[str]:
         """One attempt of a tool call, from its acknowledged intent to its recorded end."""
         tool = self.ctx.registry[step.tool_name]
         arguments = await self.held.arguments(step)
@@ -315,7 +331,7 @@ class Driver:
         if call is not None:
             self.held.stuck[step.id] = call
             self._spawn(step.id + _LATE, self._late_end(step, call, tool))
-        await self._record_end(step, outcome)
+        return await self._record_end(step, outcome)
 
     async def _late_end(self, step: Step, call: Call, tool: RunnableTool) -> None:
         """A call that did not end in time ends after all: what it did is evidence."""
@@ -323,9 +339,10 @@ class Driver:
             pass
         self.held.stuck.pop(step.id, None)
         op = self.ctx.operation(self.handle.run.id, step, step.attempts[-1])
-        await self._record_end(step, Sorter(tool.name, op, step.rules, self.ctx.redactor, 0.5).sort(call.done))
+        late = Sorter(tool.name, op, step.rules, self.ctx.redactor, 0.5).sort(call.done)
+        self._launch(await self._record_end(step, late))
 
-    async def _record_end(self, step: Step, outcome: Outcome) -> None:
+    async def _record_end(self, step: Step, outcome: Outcome) -> list[str]:
         task = asyncio.current_task()
         self._recording.add(task)
         try:
@@ -335,21 +352,23 @@ class Driver:
                 record_outcome(d, step.id, step.attempt, outcome, questions)
                 return self.held.go_on(d)
 
-            await self._record(command, step.id)
+            return await self._record(command, step.id)
         finally:
             self._recording.discard(task)
 
-    async def _record(self, command: Callable[[Draft], list[str]], step_id: str) -> None:
-        """Record an end, without bound while the lease token is ours; with the lease lost it becomes evidence."""
+    async def _record(self, command: Callable[[Draft], list[str]], step_id: str) -> list[str]:
+        """Record an end, without bound while the lease token is ours; with the lease lost it becomes evidence.
+
+        Returns the steps begun with it.
+        """
         tries = 0
         while True:
             try:
-                self._launch(await self.handle.decide(command, release=self.held.may_release, step_id=step_id))
-                return
+                return await self.handle.decide(command, release=self.held.may_release, step_id=step_id)
             except LeaseLost:
                 self.held.lost = True
                 await self._record_as_anybody(command, step_id)
-                return
+                return []
             except Unreadable:
                 raise
             except StoreError as problem:

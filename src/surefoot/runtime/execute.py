@@ -136,8 +136,21 @@ async def run_call(
 async def wait_call(doors: Doors, call: Call, seconds: float) -> bool:
     """Wait for the end of a call, at most so long; True if it has ended."""
     if not call.done.done():
-        # The loop's own timer, not a task that sleeps: this is on the path of every call.
-        await asyncio.wait((call.done,), timeout=max(seconds, 0.0))
+        # A bare future and the loop's own timer: this is on the path of every call.
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+
+        def wake(done: object = None) -> None:
+            if not waiter.done():
+                waiter.set_result(None)
+
+        timer = loop.call_later(max(seconds, 0.0), wake)
+        call.done.add_done_callback(wake)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            call.done.remove_done_callback(wake)
     return call.done.done()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,9 @@ from surefoot import Agent, Operation, Surefoot, effects, tool
 from surefoot.agent.model import CallPart, ModelResponse, Usage
 from surefoot.core.audit import check_run
 from surefoot.core.state import Run
+from surefoot.doors import SystemClock
+from surefoot.store.migrate import migrations
+from surefoot.store.sqlite.store import SqliteStore
 from surefoot.testing.model import FakeModel
 
 WAIT_SECONDS = 30.0
@@ -79,18 +83,19 @@ async def test_the_sums_survive_a_restart(tmp_path: Path) -> None:
 
 async def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> None:
     """Rows that were written before there were sums read as zero."""
-    url, path = f"sqlite:///{tmp_path}/app.db", tmp_path / "app.db"
+    new, old = tmp_path / "new.db", tmp_path / "old.db"
     agent, _ = _agent(Usage(30, 10), turns=1)
-    async with Surefoot(url, [agent], worker=True) as sf:
+    async with Surefoot(f"sqlite:///{new}", [agent], worker=True) as sf:
         run = await sf.wait((await sf.start("reader", "go")).id, timeout=WAIT_SECONDS)
-    with sqlite3.connect(path) as file:
-        for table, column in [
-            ("run", "input_tokens"), ("run", "output_tokens"), ("run", "cost_microdollars"), ("run", "result_step_id"),
-            ("step", "purpose"),
-        ]:  # fmt: skip
-            file.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-        file.execute("DELETE FROM schema_migration WHERE version = 3")
-    file.close()
-    async with Surefoot(url) as sf:
+    first = SqliteStore(str(old), SystemClock(), known=migrations("sqlite")[:2])
+    await first.open()
+    await first.close()
+    with contextlib.closing(sqlite3.connect(old)) as file, file:
+        file.execute("ATTACH ? AS new", (str(new),))
+        for (table,) in file.execute("SELECT name FROM main.sqlite_schema WHERE type = 'table'").fetchall():
+            if table != "schema_migration" and not table.startswith("sqlite_"):
+                columns = ", ".join(row[1] for row in file.execute(f"PRAGMA main.table_info({table})"))
+                file.execute(f"INSERT OR REPLACE INTO main.{table} ({columns}) SELECT {columns} FROM new.{table}")
+    async with Surefoot(f"sqlite:///{old}") as sf:
         row = (await sf.store.run("default", run.id)).run
         assert (row.input_tokens, row.result_step_id, row.error_code) == (0, None, "turns_used_up")

@@ -38,6 +38,7 @@ def test_the_decision_is_the_system_users_whatever_the_environment_says(cli: Cli
     )
     action = answer.record()
     assert (action["decision"], action["decided_by"], action["reason"]) == ("approve", ME, "fine")
+    assert str(action["decided_from"]).startswith(f"the command line: {ME} on ")
     assert action["status"] == "approved"
 
 

@@ -282,3 +282,42 @@ def test_the_settings_of_the_service_reach_it(tmp_path: Path) -> None:
         lines = [json.loads(line) for line in web.log.read_text().splitlines()]
         assert lines and all({"time", "message"} <= line.keys() for line in lines)
         assert secret not in web.log.read_text() and ALL not in web.log.read_text()
+
+
+LOCAL_ATTACKS: dict[str, Mapping[str, str]] = {
+    "foreign origin": {"Origin": "https://evil.example"},
+    "null origin": {"Origin": "null"},
+    "another port": {"Origin": "http://127.0.0.1:1", "Sec-Fetch-Site": "same-site"},
+    "a name that begins alike": {"Origin": "http://localhost.evil.example"},
+    "cross-site, says the browser": {"Sec-Fetch-Site": "cross-site"},
+    "a name that points here": {"Host": "evil.example", "Origin": "http://evil.example"},
+    "a name that points here, without an origin": {"Host": "evil.example:8100"},
+    "an address that means this machine": {"Host": "0.0.0.0:8100", "Origin": "http://0.0.0.0:8100"},
+    "a name that ends alike": {"Host": "127.0.0.1.nip.example", "Origin": "http://127.0.0.1.nip.example"},
+    "no host": {"Host": " "},
+}
+
+
+def test_r31_on_this_machine_too_another_sites_page_changes_nothing(tmp_path: Path) -> None:
+    kinds = ("application/json", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data")
+    with serving(tmp_path) as web:
+        run_id, action_id = web.asked("writer")
+        before = web.get(f"/v1/runs/{run_id}").record()
+        writes = [
+            ("/v1/runs", b'{"agent":"writer","input":"x"}'),
+            (f"/v1/runs/{run_id}/cancel", b""),
+            (f"/v1/runs/{run_id}/messages", b'{"text":"x"}'),
+            (f"/v1/pending-actions/{action_id}/decision", b'{"decision":"approve"}'),
+            ("/v1/evidence", b'{"key":"k","verdict":"absent"}'),
+        ]
+        tried = 0
+        for why, headers in LOCAL_ATTACKS.items():
+            for path, body in writes:
+                for kind in kinds:
+                    sent = {**headers, "Content-Type": kind, "Idempotency-Key": "evil"}
+                    answer = web.ask("POST", path, raw=body, headers=sent)
+                    assert answer.status in (400, 403, 415), (why, path, kind, answer)
+                    tried += 1
+        assert tried >= 100
+        assert web.get(f"/v1/runs/{run_id}").record() == before
+        assert len(web.get("/v1/runs").items()) == 1

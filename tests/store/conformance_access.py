@@ -177,6 +177,28 @@ class Access:
         assert await store.evidence_counts(TENANT, newest) == (newest, {})
         assert await store.evidence_counts("another", 0) == (0, {})
 
+    async def test_prune_takes_what_is_over_and_leaves_tokens(self, bench: Bench) -> None:
+        store = await bench.open()
+        story = await Story.begin(store)
+        await ask(story, "act_1")
+        assert await take(store) == [("act_1", 1)]
+        await store.mark(TENANT, "delivery", "old", "1")
+        await store.put_credential(credential())
+        await store.put_credential(credential(id="ses_1", kind="session", parent_id="tok_anna", expires_at=2.0))
+        await store.put_credential(credential(id="ses_2", kind="session", parent_id="tok_anna", expires_at=1e12))
+        await store.put_credential(credential(id="ses_1", kind="session", tenant_id="another", expires_at=2.0))
+        bench.clock.advance(10.0)
+        await store.mark(TENANT, "delivery", "new", "1")
+        before = bench.clock.now().wall - 5.0
+        counts = await store.prune(TENANT, before, blobs_before=before)
+        assert (counts["marks"], counts["sessions"], counts["announcements"]) == (1, 1, 0)
+        assert [await store.marked(TENANT, "delivery", name) for name in ("old", "new")] == [None, "1"]
+        assert [await store.credential(TENANT, name) is None for name in ("tok_anna", "ses_1", "ses_2")] == [
+            False, True, False,
+        ]  # fmt: skip
+        assert await store.credential("another", "ses_1") is not None
+        assert await take(store) == [], "the question waits, and so does what is known of it"
+
     async def test_whether_it_can_be_written(self, bench: Bench) -> None:
         store = await bench.open()
         commits = bench.commits.count

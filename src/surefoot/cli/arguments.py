@@ -98,12 +98,9 @@ def parser() -> Parser:
     _tokens(_group(commands, "tokens", "API tokens: who may call the server, and what they may do"), common)
     _sub(commands, "doctor", "rows against events, open questions, stuck runs, damaged files", common)
     _prune(_sub(commands, "prune", "remove old runs that have ended, and requests that nobody needs any more", common))
-    _sub(
-        _group(commands, "db", "the store itself"),
-        "upgrade",
-        "create the store, or bring its schema up to date",
-        common,
-    )
+    store = _group(commands, "db", "the store itself")
+    _sub(store, "upgrade", "create the store, or bring its schema up to date", common)
+    _sub(store, "restored", "after a copy was put back: what it shows as not begun counts as possibly sent", common)
     return made
 
 

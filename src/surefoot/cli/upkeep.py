@@ -1,4 +1,4 @@
-"""surefoot doctor, prune, db upgrade."""
+"""surefoot doctor, prune, db upgrade, db restored."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections.abc import Callable, Coroutine
 
 import msgspec
 
+from surefoot.agent.starting import new_id
 from surefoot.cli.output import DONE, FINDINGS, Output, shown
 from surefoot.cli.session import opened
 from surefoot.cli.settings import Settings
 from surefoot.doctor import Information, damaged, examine
 from surefoot.errors import Unreadable
+from surefoot.runtime.restored import count_all_as_sent
 from surefoot.store.migrate import migrations
 
 Command = Callable[[argparse.Namespace, Settings, Output], Coroutine[None, None, int]]
@@ -85,4 +87,23 @@ async def upgrade(found: argparse.Namespace, settings: Settings, out: Output) ->
     return DONE
 
 
-COMMANDS: dict[str, Command] = {"doctor": doctor, "prune": prune, "db upgrade": upgrade}
+async def restored(found: argparse.Namespace, settings: Settings, out: Output) -> int:
+    """After a copy of the store was put back: count what it shows as not begun as possibly sent."""
+    async with opened(settings, out) as sf:
+        answer = await count_all_as_sent(sf.context, new_id(sf.context, "wrk"))
+    out.document(answer)
+    for title, ids in (
+        ("counted as possibly sent", answer.counted_as_sent),
+        ("compare with the target before you approve", answer.approvals_to_check),
+        ("runs under way: cancel those that may have gone on since the copy", answer.runs_under_way),
+    ):
+        out.line(f"{title}: {', '.join(ids) or 'none'}")
+    return DONE
+
+
+COMMANDS: dict[str, Command] = {
+    "doctor": doctor,
+    "prune": prune,
+    "db upgrade": upgrade,
+    "db restored": restored,
+}

@@ -164,6 +164,29 @@ def recover_step(d: Draft, step_id: str, *, owner_died: bool, start: Start | Non
     return True
 
 
+def count_as_sent(d: Draft, step_id: str, token: int, since_wall: float) -> None:
+    """A copy of the store was put back: a pending call may have been sent since `since_wall`, by who knew more.
+
+    From here on it is in doubt like any other: looked up, resent under its key, or asked about. Raises NotAllowed for a
+    step that is not pending.
+    """
+    step = d.step(step_id)
+    if step.status is not StepStatus.pending:
+        raise NotAllowed("only a pending call counts as sent after a restore", code="illegal_transition")
+    d.emit(
+        ev.StepStarted(
+            step.id,
+            attempt=step.attempt + 1,
+            token=token,
+            timeout_s=0.0,
+            send_window_s=0.0,
+            account=step.account,
+            since_wall=since_wall,
+        )
+    )
+    d.emit(ev.StepOutcomeUnknown(step.id, step.attempt + 1, "restored", ended=True))
+
+
 def end_used_up(d: Draft, step_id: str) -> None:
     """A pending step that may not begin again (`attempts_used_up`, as where the code of now allows fewer) fails.
 

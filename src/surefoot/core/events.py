@@ -108,6 +108,8 @@ class StepStarted(StepEvent, frozen=True, tag="step_started"):
     send_window_s: float
     account: str | None = None
     key_id: str | None = None
+    since_wall: float | None = None
+    """Where a copy of the store was put back: the call may have been sent by others, this wall time or later."""
 
 
 class StepDeferred(StepEvent, frozen=True, tag="step_deferred"):

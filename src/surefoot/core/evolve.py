@@ -180,7 +180,7 @@ def _started(step: Step, event: ev.StepStarted, at: Instant) -> Step:
         token=event.token,
         account=event.account,
         key_id=event.key_id,
-        started=at,
+        started=at if event.since_wall is None else at.earlier(event.since_wall),
         first_byte_before=at.mono + event.send_window_s,
         last_byte_before=at.mono + event.timeout_s,
     )

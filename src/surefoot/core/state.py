@@ -17,6 +17,11 @@ class Instant(msgspec.Struct, frozen=True):
     mono: float
     wall: float
 
+    def earlier(self, wall: float) -> Instant:
+        """The instant of an earlier wall time: both clocks tell the same age. A later one is this instant."""
+        age = max(self.wall - wall, 0.0)
+        return Instant(self.mono - age, self.wall - age)
+
 
 class RunStatus(StrEnum):
     """Where the whole task stands. The last three are final."""

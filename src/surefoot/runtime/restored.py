@@ -1,0 +1,75 @@
+"""After a copy of the store was put back: what it shows as not begun may have been sent since it was made."""
+
+from __future__ import annotations
+
+import msgspec
+
+from surefoot.core.attempts import count_as_sent
+from surefoot.core.draft import Draft
+from surefoot.core.state import EffectClass, Run, StepStatus, StepType
+from surefoot.errors import NotAllowed
+from surefoot.runtime.context import Context
+from surefoot.runtime.handle import Handle
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """Ids. What is looked up or asked about now, what waits for an approval that it may have had, runs under way."""
+
+    counted_as_sent: list[str]
+    approvals_to_check: list[str]
+    runs_under_way: list[str]
+
+
+async def count_all_as_sent(ctx: Context, worker_id: str) -> Restored:
+    """Every call that the copy shows as not begun, in every run that has not ended, counts as possibly sent.
+
+    It is looked up, sent again under its key where the target drops repeats, or asked about, as after a crash. Said
+    twice, it changes nothing. Raises NotAllowed (`workers_run`) where a worker holds a run.
+    """
+    sent: list[str] = []
+    asked: list[str] = []
+    under_way: list[str] = []
+    await ctx.store.register_worker(worker_id)
+    for run_id in await ctx.store.run_ids(ctx.tenant_id):
+        row = await ctx.store.run(ctx.tenant_id, run_id)
+        if row.run.ended:
+            continue
+        under_way.append(run_id)
+        claimed = await ctx.store.claim_one(ctx.tenant_id, run_id, worker_id, ctx.lease_s)
+        if claimed is None:
+            raise NotAllowed(
+                f"run {run_id} is held by a worker, or its lease of before the copy is not over: stop every worker, "
+                f"wait {ctx.lease_s:g} seconds, and say it again",
+                code="workers_run",
+            )
+        try:
+            run = await ctx.store.load(ctx.tenant_id, run_id)
+            handle = Handle(ctx.store, run, ctx.registry.rules, claimed.token)
+            sent += await _count(handle, claimed.token, row.updated_at)
+            asked += [action.id for action in handle.run.waiting_actions]
+        finally:
+            await ctx.store.release(ctx.tenant_id, run_id, claimed.token)
+    return Restored(sent, asked, under_way)
+
+
+async def _count(handle: Handle, token: int, since_wall: float) -> list[str]:
+    def command(d: Draft) -> list[str]:
+        counted = _not_begun(d.run)
+        for step_id in counted:
+            count_as_sent(d, step_id, token, since_wall)
+        return counted
+
+    return await handle.decide(command)
+
+
+def _not_begun(run: Run) -> list[str]:
+    """Calls with an effect of their own that would begin by themselves."""
+    return [
+        step.id
+        for step in sorted(run.steps.values(), key=lambda s: s.sequence)
+        if step.type is StepType.tool_call
+        and step.status is StepStatus.pending
+        and step.rules.effect is not EffectClass.read
+        and step.rules.waits_for is None
+        and step.owner_step_id is None
+    ]

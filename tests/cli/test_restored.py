@@ -1,0 +1,76 @@
+"""A copy of the store is put back: what it shows as not begun is looked up or asked about, never sent blindly."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.cli.rig import Cli
+
+
+def _copy(cli: Cli) -> bytes:
+    """A backup, as the manual has it."""
+    target = cli.folder / "copy.db"
+    with closing(sqlite3.connect(cli.folder / "surefoot.db")) as db, closing(sqlite3.connect(target)) as copy:
+        db.backup(copy)
+    return target.read_bytes()
+
+
+def _put_back(cli: Cli, data: bytes) -> None:
+    path = Path(cli.folder) / "surefoot.db"
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    path.write_bytes(data)
+
+
+def _step(cli: Cli, run_id: str) -> dict[str, object]:
+    steps = cli.json("runs", "show", run_id).record()["steps"]
+    assert isinstance(steps, list)
+    (step,) = [step for step in steps if step["type"] == "tool_call"]
+    assert isinstance(step, dict)
+    return step
+
+
+@pytest.mark.parametrize("restored", [True, False])
+def test_an_approved_call_that_was_sent_after_the_copy_is_found(cli: Cli, restored: bool) -> None:
+    run_id, action_id = cli.asked("writer")
+    assert cli.run("actions", "approve", action_id).code == 0
+    copy = _copy(cli)
+    cli.work("writer")
+    assert _step(cli, run_id)["status"] == "succeeded" and len(cli.sent) == 1
+    _put_back(cli, copy)
+    assert _step(cli, run_id)["status"] == "pending", "the copy does not know that it was sent"
+    if restored:
+        answer = cli.json("db", "restored")
+        assert answer.code == 0
+        assert answer.record() == {
+            "counted_as_sent": [_step(cli, run_id)["id"]], "approvals_to_check": [], "runs_under_way": [run_id],
+        }  # fmt: skip
+        assert (_step(cli, run_id)["status"], _step(cli, run_id)["error_code"]) == ("outcome_unknown", "restored")
+        again = cli.json("db", "restored").record()
+        assert again["counted_as_sent"] == [] and "possibly sent: none" in cli.run("db", "restored").out
+    cli.work("writer")
+    step = _step(cli, run_id)
+    assert (step["status"], step["external_resource_id"]) == ("succeeded", "note-1")
+    assert len(cli.sent) == (1 if restored else 2), "without the command it is the blind send that the manual warns of"
+    assert cli.json("doctor").code == 0
+
+
+def test_what_was_not_sent_after_all_is_proven_absent_and_sent(cli: Cli) -> None:
+    run_id, action_id = cli.asked("writer")
+    assert cli.run("actions", "approve", action_id).code == 0
+    _put_back(cli, _copy(cli))
+    assert cli.json("db", "restored").code == 0
+    cli.work("writer")
+    assert _step(cli, run_id)["status"] == "succeeded" and len(cli.sent) == 1
+
+
+def test_an_approval_that_waits_is_named(cli: Cli) -> None:
+    run_id, action_id = cli.asked("writer")
+    _put_back(cli, _copy(cli))
+    answer = cli.json("db", "restored").record()
+    assert answer == {"counted_as_sent": [], "approvals_to_check": [action_id], "runs_under_way": [run_id]}
+    assert action_id in cli.run("db", "restored").out

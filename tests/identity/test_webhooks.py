@@ -225,3 +225,13 @@ def test_a_secret_in_the_form_of_standard_webhooks_is_decoded() -> None:
     headers = signatures.sign(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body)
     assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
     assert signatures.check([secret], headers, body, 1614265331) is None
+
+
+def test_the_signature_is_the_one_that_github_documents() -> None:
+    # The example of GitHub's documentation on validating webhook deliveries.
+    header = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
+    secret, body = "It's a Secret to Everybody", b"Hello, World!"
+    assert signatures.github_signed([secret], header, body)
+    assert signatures.github_signed(["new", secret], f" {header} ", body)
+    assert not signatures.github_signed([secret], header, body + b"\n")
+    assert not signatures.github_signed([], header, body)

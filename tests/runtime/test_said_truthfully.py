@@ -103,3 +103,29 @@ async def test_a_run_whose_drive_fails_again_and_again_says_so(url: str, monkeyp
     async with Surefoot(url, [agent], worker=True, log=lines.append) as sf:  # mended
         run = await sf.wait(run.id, until=lambda s: bool(s.steps[-1].evidence), timeout=WAIT_SECONDS)
         assert run.error_code is None and (await examine(sf.store, sf.tenant)).findings == []
+
+
+@tool(effect=effects.opaque)
+async def silent(op: Operation) -> Receipt:
+    """Never learn what became of it."""
+    raise effects.InDoubt("no answer")
+
+
+async def test_what_was_given_up_is_open_for_later_evidence_and_says_so(url: str) -> None:
+    agent = Agent("a", FakeModel([[("silent", {})], "end"]), "", [silent])
+    async with Surefoot(url, [agent], worker=True, log=lambda line: None) as sf:
+        run = await sf.wait((await sf.start("a", "go")).id, timeout=WAIT_SECONDS)
+        (question,) = run.pending_actions
+        await sf.resolve(question.id, "give_up", by="ann")
+        run = await sf.wait(run.id, timeout=WAIT_SECONDS)
+        step = run.steps[1]
+        assert (run.status, step.status, step.resolution) == ("completed", "outcome_unknown", "given_up")
+        with pytest.raises(errors.AlreadyDecided, match=r"give_up by ann.*report.*operation key") as late:
+            await sf.resolve(question.id, "happened", by="bob", external_resource_id="r1")
+        assert late.value.details["decision"] == "give_up" and step.id in str(late.value)
+        assert step.operation_key is not None
+        assert await sf.report(step.operation_key, Found(Receipt(resource_id="r1"), coverage="the bank's statement"))
+        step = (await sf.snapshot(run.id)).steps[1]
+        assert (step.status, step.external_resource_id, step.evidence[-1].source) == ("succeeded", "r1", "report")
+        notes = [message for message in await sf.messages(run.id) if message.role == "note"]
+        assert len([m for m in await sf.messages(run.id) if m.role == "tool_result"]) == 1, notes

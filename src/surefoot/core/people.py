@@ -94,8 +94,11 @@ def check_decision(action: Action, decision: Decision, wall: float) -> None:
             f"an action of kind {action.kind.value} is decided by one of: {names}", code="wrong_decision"
         )
     if action.status in (ActionStatus.approved, ActionStatus.rejected):
+        later = ""
+        if action.decision == "give_up":
+            later = f"; what becomes known later still counts: report it under the operation key of {action.step_id}"
         raise AlreadyDecided(
-            f"action {action.id} was decided already: {action.decision} by {action.decided_by}",
+            f"action {action.id} was decided already: {action.decision} by {action.decided_by}{later}",
             details={"decision": action.decision, "decided_by": action.decided_by, "status": action.status.value},
         )
     over = action.expires_wall is not None and wall >= action.expires_wall

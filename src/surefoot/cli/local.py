@@ -11,7 +11,7 @@ from surefoot.agent.agent import Agent
 from surefoot.app import EVENTS_PAGE, Surefoot
 from surefoot.cli.desk import Cancelled, Decide, Desk, Listener
 from surefoot.cli.output import Output
-from surefoot.cli.session import opened, person, place
+from surefoot.cli.session import entered, opened, person, place
 from surefoot.cli.settings import Settings
 from surefoot.cli.userfile import UserCode
 from surefoot.core.ids import run_of_step
@@ -41,20 +41,35 @@ def desk(
         return Remote(settings.url, settings.token, out.language)
     agents: tuple[Agent, ...] = () if code is None else (code.agent,)
     sf = opened(settings, out, agents, () if code is None else code.tools, worker=worker)
-    return Local(sf, out.language, found)
+    reads = f"{found.command}" in READS
+    return Local(sf, out.language, found, (settings, out) if reads else None)
+
+
+READS = ("runs list", "runs show", "actions list", "actions show")
+"""Commands that write nothing."""
 
 
 class Local:
     """The store itself."""
 
-    def __init__(self, sf: Surefoot, language: str, found: argparse.Namespace) -> None:
+    def __init__(
+        self,
+        sf: Surefoot,
+        language: str,
+        found: argparse.Namespace,
+        reads: tuple[Settings, Output] | None = None,
+    ) -> None:
+        self._reads = reads
         self._sf = sf
         self._language = language
         self._found = found
 
     async def __aenter__(self) -> Local:
         """Open the store. Raises StoreError."""
-        await self._sf.__aenter__()
+        if self._reads is None:
+            await self._sf.__aenter__()
+        else:
+            self._sf = await entered(self._sf, *self._reads)
         return self
 
     async def __aexit__(

@@ -15,7 +15,8 @@ from surefoot.agent.tools import Tool
 from surefoot.app import Surefoot
 from surefoot.cli.output import Output
 from surefoot.cli.settings import Settings, operating_system_user
-from surefoot.errors import InvalidInput
+from surefoot.errors import InvalidInput, StoreUnavailable, SurefootError
+from surefoot.store.open import frozen_url
 
 
 def opened(
@@ -39,6 +40,25 @@ def opened(
         secret=settings.secret,
         log=out.note,
     )
+
+
+async def entered(sf: Surefoot, settings: Settings, out: Output) -> Surefoot:
+    """`sf` opened, for a command that only reads. Where the disk takes nothing, another that writes nothing at all.
+
+    Raises StoreError, as where the newest commits can be read by writing only.
+    """
+    try:
+        return await sf.__aenter__()
+    except StoreUnavailable as problem:
+        if not settings.store.startswith("sqlite:///"):
+            raise
+        frozen = opened(msgspec.structs.replace(settings, store=frozen_url(settings.store)), out)
+        try:
+            await frozen.__aenter__()
+        except SurefootError:
+            raise problem from None
+        out.note(f"surefoot: {problem}. This is read without writing")
+        return frozen
 
 
 def person(found: argparse.Namespace) -> str:

@@ -9,7 +9,7 @@ import msgspec
 
 from surefoot.agent.starting import new_id
 from surefoot.cli.output import DONE, FINDINGS, Output, shown
-from surefoot.cli.session import opened
+from surefoot.cli.session import entered, opened
 from surefoot.cli.settings import Settings
 from surefoot.doctor import Information, damaged, examine
 from surefoot.errors import Unreadable
@@ -37,8 +37,11 @@ class Upgraded(msgspec.Struct, frozen=True):
 async def doctor(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """Look for what is wrong; open questions and runs under way are information."""
     try:
-        async with opened(settings, out) as sf:
+        sf = await entered(opened(settings, out), settings, out)
+        try:
             report = await examine(sf.store, sf.tenant)
+        finally:
+            await sf.close()
     except Unreadable as problem:
         report = damaged(settings.store, str(problem))
     out.document(report)

@@ -16,6 +16,7 @@ from surefoot.store.port import Store
 from surefoot.store.sqlite import SqliteStore
 
 _PREFIX = "sqlite:///"
+_FROZEN = "sqlite+ro:///"
 _NETWORK = re.compile(
     r"nfs\d?|cifs|smb\w*|afp\w*|9p|ncpfs|webdav|davfs|ftp|afs|ceph|coda|lustre|gpfs|beegfs|orangefs|pvfs2|glusterfs|gfs2|ocfs2"
     r"|macfuse|osxfuse|fuse\.(?:sshfs|glusterfs|ceph\w*|s3fs|rclone|gcsfuse|juicefs|goofys|davfs\w*|smb\w*|nfs\w*)"
@@ -36,13 +37,20 @@ async def open_store(url: str, doors: Doors) -> Store:
             "surefoot does not run on Windows yet: use Linux, macOS or WSL 2 (on its own file system)"
         )
     refuse_network(path, mount_table())
-    store = SqliteStore(path, doors.clock, doors.hook)
+    store = SqliteStore(path, doors.clock, doors.hook, frozen=url.startswith(_FROZEN))
     await store.open()
     return store
 
 
+def frozen_url(url: str) -> str:
+    """The same store for reading alone: nothing is written, not even beside the file."""
+    return _FROZEN + url.removeprefix(_PREFIX)
+
+
 def sqlite_path(url: str) -> str:
     """The absolute path in a URL. Raises InvalidInput."""
+    if url.startswith(_FROZEN):
+        url = _PREFIX + url.removeprefix(_FROZEN)
     if not url.startswith(_PREFIX) or url == _PREFIX or "?" in url or ":memory:" in url:
         raise InvalidInput(
             f"store {url.partition('@')[2] or url!r}: write sqlite:///relative.db or sqlite:////absolute.db"

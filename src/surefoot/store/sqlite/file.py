@@ -13,6 +13,7 @@ import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from urllib.parse import quote
 
 import msgspec
 
@@ -79,6 +80,26 @@ class SqliteFile:
         self._check_owner()
         self._use_wal()
         self._migrate(migrations, wall)
+
+    def open_frozen(self, migrations: tuple[Migration, ...]) -> None:
+        """Connect for reading alone and write nothing at all, not even beside the file: for a disk that takes nothing.
+
+        Raises StoreUnavailable where that would not show everything: others write now, or the schema is older.
+        """
+        log = self.path + "-wal"
+        if not os.path.isfile(self.path) or (os.path.exists(log) and os.path.getsize(log) > 0):
+            raise StoreUnavailable(
+                f"{self.path}: its newest commits are in its log, which cannot be read without writing"
+            )
+        try:
+            address = f"file:{quote(self.path)}?mode=ro&immutable=1"
+            self._connection = sqlite3.connect(address, uri=True, isolation_level=None, cached_statements=256)
+        except sqlite3.Error as error:
+            raise self._translate(error) from error
+        self._connection.row_factory = _named
+        self._check_owner()
+        if self._missing(migrations):
+            raise StoreUnavailable(f"{self.path} has an older schema, and cannot be upgraded now; check its free space")
 
     def _connect(self) -> sqlite3.Connection:
         folder = os.path.dirname(self.path)

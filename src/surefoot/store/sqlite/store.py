@@ -28,8 +28,15 @@ class SqliteStore(SqliteAccess):
     """One SQLite file, used from one event loop. `await store.open()` first; other processes may use the file too."""
 
     def __init__(
-        self, path: str, clock: Clock, hook: Hook = no_hook, known: tuple[Migration, ...] | None = None
+        self,
+        path: str,
+        clock: Clock,
+        hook: Hook = no_hook,
+        known: tuple[Migration, ...] | None = None,
+        *,
+        frozen: bool = False,
     ) -> None:
+        self._frozen = frozen
         self.path = os.path.abspath(path)
         self._clock = clock
         self._migrations = known if known is not None else migrations("sqlite")
@@ -53,6 +60,10 @@ class SqliteStore(SqliteAccess):
             raise
 
     def _open(self) -> None:
+        if self._frozen:
+            self._file.open_frozen(self._migrations)
+            self._data_version = self._file.value("data_version")
+            return
         self._file.open(self._migrations, lambda: self._clock.now().wall)
         boot_id = self._clock.boot_id()
         if self._file.value("meta_get", {"key": "boot_id"}) != boot_id:

@@ -1,0 +1,43 @@
+"""A disk that takes nothing more: commands that only read still answer, and those that write say why they cannot."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.rig import Cli
+
+pytestmark = pytest.mark.real_process
+READS = (("runs", "list"), ("runs", "show", "RUN"), ("actions", "list"), ("actions", "show", "ACTION"), ("doctor",))
+WRITES = (("actions", "approve", "ACTION"), ("runs", "cancel", "RUN"), ("prune",))
+
+
+def _full() -> None:
+    """No file may grow, the shared memory beside the store included: what a full disk does, for this process alone."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+def _on_a_full_disk(cli: Cli, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-B", "-m", "surefoot", *words, "--json"], cwd=cli.folder, env=cli.environment,
+        capture_output=True, text=True, timeout=60, preexec_fn=_full,
+    )  # fmt: skip
+
+
+def test_what_only_reads_answers_and_what_writes_says_why_it_cannot(cli: Cli) -> None:
+    run_id, action_id = cli.asked("writer")
+    named = {"RUN": run_id, "ACTION": action_id}
+    for words in READS:
+        full = _on_a_full_disk(cli, *(named.get(word, word) for word in words))
+        assert full.returncode == 0, (words, full.stderr)
+        assert full.stdout == cli.json(*(named.get(word, word) for word in words)).out or words == ("doctor",)
+        assert "read without writing" in full.stderr
+    before = (cli.folder / "surefoot.db").read_bytes()
+    for words in WRITES:
+        full = _on_a_full_disk(cli, *(named.get(word, word) for word in words))
+        assert full.returncode == 4 and "free space" in full.stdout, (words, full.stdout, full.stderr)
+    assert (cli.folder / "surefoot.db").read_bytes() == before
+    assert cli.run("actions", "approve", action_id).code == 0, "with space again, everything goes on"

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+
+from surefoot import Surefoot
+from surefoot.errors import StoreUnavailable
+from surefoot.server.callers import Loopback
+from surefoot.server.factory import create_app
+from surefoot.server.running import Running, listen
 from tests.cli.rig import Cli
 from tests.server.rig import serving
 
@@ -25,6 +33,35 @@ def test_a_story_is_started_watched_approved_and_read_again_by_the_command_line(
     assert len(Cli(tmp_path).sent) == 1
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"SUREFOOT_ANNOUNCE_URL": "http://127.0.0.1:1/its-secret-path"},
+        {"SUREFOOT_ANNOUNCE_URL": "its-secret-path", "SUREFOOT_ANNOUNCE_SECRET": "x" * 32},
+        {"SUREFOOT_PUBLIC_URL": "agents.example"},
+        {"SUREFOOT_TOKENS": "anna read its-secret-path"},
+    ],
+)
+def test_settings_of_the_service_that_cannot_be_used_are_told(tmp_path: Path, settings: dict[str, str]) -> None:
+    refused = Cli(tmp_path).process("serve", "agents.py", "--port", "0", "--json", more=settings)
+    assert (refused.code, refused.error) == (2, "bad_setting")
+    assert "its-secret-path" not in refused.out + refused.err
+
+
 def test_other_machines_are_not_served_without_tokens(tmp_path: Path) -> None:
     refused = Cli(tmp_path).process("serve", "agents.py", "--host", "0.0.0.0", "--port", "0", "--json")
     assert (refused.code, refused.error) == (2, "tokens_needed")
+
+
+async def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
+    class TwoTenants(Loopback):
+        def tenants(self) -> Iterable[str]:
+            return ("default", "second")
+
+    def gone(tenant: str) -> Surefoot:
+        raise StoreUnavailable(f"the store of {tenant} is gone")
+
+    async with Surefoot(f"sqlite:///{tmp_path / 'store.db'}") as sf:
+        app = create_app(sf, TwoTenants("default", "me"), open_tenant=gone)
+        with pytest.raises(StoreUnavailable, match="second is gone"):
+            await Running(app, listen("127.0.0.1", 0)).serve()

@@ -85,7 +85,7 @@ def _options(settings: Settings) -> Options:
         announce_secrets=secrets_of(told.get("announce_secret")),
         github_secrets=secrets_of(told.get("github_webhook_secret")),
         evidence_secrets=secrets_of(told.get("evidence_secret")),
-    )
+    ).check()
 
 
 async def _doorman(sf: Surefoot, found: argparse.Namespace, settings: Settings, *, loopback: bool) -> Doorman:

@@ -46,13 +46,10 @@ class Announcer:
 
     def __init__(self, sf: Surefoot, options: Options, meters: Meters) -> None:
         """Raises InvalidInput (`bad_setting`) where there is a URL and no secret to sign with."""
-        if not options.announce_url or not options.announce_secrets:
-            raise InvalidInput(
-                "announcements are signed: set SUREFOOT_ANNOUNCE_SECRET, and check it where they arrive",
-                code="bad_setting",
-            )
+        if not options.check().announce_url:
+            raise InvalidInput("set SUREFOOT_ANNOUNCE_URL to where questions are announced", code="bad_setting")
         self._sf = sf
-        self._url = options.announce_url
+        self._url = options.announce_url or ""
         self._secret = options.announce_secrets[0]
         self._public_url = (options.public_url or "").rstrip("/")
         self._meters = meters

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 import msgspec
+
+from surefoot.errors import InvalidInput
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -18,6 +22,20 @@ class Options(msgspec.Struct, frozen=True):
     """Any of them may have signed a webhook of GitHub's."""
     evidence_secrets: tuple[str, ...] = ()
     """Any of them may have signed evidence."""
+
+    def check(self) -> Options:
+        """Itself, if it can be used. Raises InvalidInput (`bad_setting`), which holds no URL: it may be a secret."""
+        for name, url in (("PUBLIC", self.public_url), ("ANNOUNCE", self.announce_url)):
+            parts = urlsplit(url or "http://x")
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                why = f"SUREFOOT_{name}_URL begins with http:// or https:// and a host"
+                raise InvalidInput(why, code="bad_setting")
+        if self.announce_url and not self.announce_secrets:
+            raise InvalidInput(
+                "announcements are signed: set SUREFOOT_ANNOUNCE_SECRET, and check it where they arrive",
+                code="bad_setting",
+            )
+        return self
 
     def __repr__(self) -> str:
         on = [name for name in self.__struct_fields__ if getattr(self, name)]

@@ -60,7 +60,9 @@ class Running:
 
     async def serve(self) -> None:
         """Answer until `stop()`, then let answers under way finish for STOP_SECONDS. Raises StoreError at the start."""
-        await self._server.serve([self._sock])
+        # uvicorn ends the process where an app cannot start; why it cannot is for the caller to tell.
+        with contextlib.suppress(SystemExit):
+            await self._server.serve([self._sock])
         if self._service.failure is not None:
             raise self._service.failure
 

@@ -26,7 +26,6 @@ from surefoot.agent.scheduling import Scheduler, agents_of, check_schedules
 from surefoot.agent.starting import PERFORM, NewRun, agent_run, create_driven, create_run, new_id, run_again
 from surefoot.agent.texts import TextFrame, Texts, frames
 from surefoot.agent.tools import DECLARED, Tool, ToolCall
-from surefoot.agent.waiters import LOOK_AGAIN_SECONDS, Until, wait_for_rest, wait_until
 from surefoot.core import policy
 from surefoot.core.canonical import check_key
 from surefoot.core.decide import add_message
@@ -51,6 +50,7 @@ from surefoot.signing import KeyringSigner
 from surefoot.snapshot import RunEvent, RunSnapshot, public_event, read_snapshot
 from surefoot.store.open import open_store
 from surefoot.store.port import ActionRow, Following, MessageRow, Store
+from surefoot.waiters import LOOK_AGAIN_SECONDS, Until, wait_for_rest, wait_until
 
 T = TypeVar("T")
 EVENTS_PAGE = 500

@@ -30,7 +30,8 @@ from surefoot.core.decide import (
 )
 from surefoot.core.draft import Draft
 from surefoot.core.ends import note
-from surefoot.core.payloads import BlobPut, TransientDrop, result_body
+from surefoot.core.events import MessageAppended
+from surefoot.core.payloads import BlobPut, MessageBody, TransientDrop, result_body
 from surefoot.core.reconcile import Questions
 from surefoot.core.state import Run, Step
 from surefoot.core.totals import Spent
@@ -40,6 +41,7 @@ from surefoot.runtime import tracing
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import redact_json
 from surefoot.runtime.loop import RecordModel, known_calls
+from surefoot.store.port import Append, MessageRow
 
 _BUDGET = frozenset({"turns_used_up", "time_used_up", "tokens_used_up", "cost_used_up"})
 REASONING_CHARACTERS_MAX = 1024 * 1024
@@ -74,8 +76,28 @@ class AgentLoop:
         self._opening: tuple[NoteMessage, int, int] | None = None
         """What stands for the older part, made for a summary and a number of notes."""
 
+        self._own: dict[int, MessageRow] = {}
+        """What this process has said since the model was called last, by its place: it need not be read again."""
+        self._proposed: set[str] | None = None
+        """Every action that was proposed in the conversation; None where it began before this driver did."""
+
     async def resume(self, run: Run) -> None:
-        """Nothing: the conversation is read when the model is called next, since a rescue may not need it."""
+        """Nothing is read: the conversation is when the model is called next, since a rescue may not need it."""
+        if self._proposed is None and run.next_position <= 1 and run.step_count <= 1:
+            self._proposed = set()
+
+    def appended(self, append: Append) -> None:
+        """Keep what was said."""
+        bodies = {said.message_id: said.body for said in append.payloads if type(said) is MessageBody}
+        if not bodies:
+            return
+        run, wall = append.after, append.at.wall
+        for event in append.events:
+            if type(event) is MessageAppended and (body := bodies.get(event.message_id)) is not None:
+                self._own[event.position] = MessageRow(
+                    event.message_id, run.conversation_id, run.id, event.step_id, event.call_id, event.position,
+                    event.role, body, wall,
+                )  # fmt: skip
 
     def go_on(self, d: Draft, start: Start | None) -> list[str]:
         """Every call has its result: the run's end, where one of them gave its result, else the next model call."""
@@ -102,8 +124,7 @@ class AgentLoop:
 
     async def call_model(self, run: Run, step: Step) -> ModelResponse | Shortened:
         """One request: the conversation up to now, or its older part to be summarised where it has become too long."""
-        rows = await self._ctx.store.messages(run.tenant_id, run.conversation_id, self._history.position)
-        self._history.extend(rows)
+        self._history.extend(await self._said(run))
         bound = self._agent.history_tokens
         up_to = None
         if bound is not None and run.turns < run.limits.turns_max:  # the last turn is not spent on a summary
@@ -114,6 +135,15 @@ class AgentLoop:
         messages = (*await self._begin(run), *await self._messages(run))
         request = ModelRequest(self._agent.instructions, messages, self._agent.specs, self._agent.settings)
         return await self._ask(run, step, request)
+
+    async def _said(self, run: Run) -> list[MessageRow]:
+        """What was said since the history was taken in: from memory where this process said all of it."""
+        own, self._own = self._own, {}
+        rows = [own.get(position) for position in range(self._history.position + 1, run.next_position)]
+        known = [row for row in rows if row is not None]
+        if len(known) == len(rows):
+            return known
+        return await self._ctx.store.messages(run.tenant_id, run.conversation_id, self._history.position)
 
     async def _messages(self, run: Run) -> tuple[WireMessage, ...]:
         """What is sent as it is, with the reasoning that a provider wants back with the results of a batch."""
@@ -159,7 +189,7 @@ class AgentLoop:
             body = summary_body(answer.response, answer.up_to, self._agent.history_tokens or 0)
             return _RecordSummary(redact_json(self._ctx.redactor, body), _spent(answer.response))
         assert isinstance(answer, ModelResponse)
-        calls = await Preparer(self._ctx, self._agent).prepare(run, answer.calls)
+        calls = await Preparer(self._ctx, self._agent, self._proposed).prepare(run, answer.calls)
         kept = None if not calls else self._reasoning(run, answer.reasoning)
         message = assistant_body(answer, None if kept is None else kept.ref)
         body = redact_json(self._ctx.redactor, message)

@@ -35,10 +35,12 @@ _NAME_CHARACTERS_MAX = 200
 class Preparer:
     """Prepares the calls of one answer; later ones are compared with earlier ones of the same answer too."""
 
-    def __init__(self, ctx: Context, agent: Agent | None) -> None:
+    def __init__(self, ctx: Context, agent: Agent | None, proposed: set[str] | None = None) -> None:
+        """`proposed` are all actions that were proposed in the conversation so far, where the caller knows them."""
         self._ctx = ctx
         self._agent = agent
         self._identities: set[str] = set()
+        self._proposed = proposed
         self._has_result = False
 
     async def prepare(self, run: Run, calls: Sequence[CallPart]) -> list[ProposedCall]:
@@ -167,6 +169,9 @@ class Preparer:
         if identity in self._identities:
             return "The same call stands twice in this answer of the model."
         self._identities.add(identity)
+        if self._proposed is not None and identity not in self._proposed:
+            self._proposed.add(identity)
+            return None
         earlier = await self._ctx.store.same_action(run.tenant_id, run.conversation_id, identity)
         if earlier is None:
             return None

@@ -30,6 +30,8 @@ class Handle:
         self.token = token
         self.released = False
         """The lease was given back with an append."""
+        self.on_append: Callable[[Append], None] | None = None
+        """Called with each append that was committed, before anything follows from it; must not raise."""
         self._rules = rules
         self._lock = asyncio.Lock()
         self._keep: str | None = None
@@ -88,10 +90,15 @@ class Handle:
                 raise StoreUnavailable(f"run {after.id}: the commit did not happen") from None
             if append.needs_lease:
                 # Committed, but not acknowledged in time: an intent without an acknowledged commit sends nothing.
-                self.run = forget_closed(after)
+                self._committed(append)
                 raise
-        self.run = forget_closed(after)
+        self._committed(append)
         self.released = self.released or append.release
+
+    def _committed(self, append: Append) -> None:
+        self.run = forget_closed(append.after)
+        if self.on_append is not None:
+            self.on_append(append)
 
     async def _was_committed(self, append: Append) -> bool:
         """Read back after a commit whose reply was lost."""

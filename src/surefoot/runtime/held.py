@@ -36,6 +36,7 @@ class Held:
         self.ctx = ctx
         self.handle = handle
         self.loop = loop
+        handle.on_append = loop.appended
         self.lease_until = lease_until
         self.hold_s = HOLD_SECONDS
         """A run that has nothing to do for longer gives its lease back."""

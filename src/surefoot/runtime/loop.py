@@ -14,6 +14,7 @@ from surefoot.core.payloads import StepView
 from surefoot.core.reconcile import Questions
 from surefoot.core.state import Run, Step, StepStatus
 from surefoot.runtime.context import Context
+from surefoot.store.port import Append
 
 
 class Loop(Protocol):
@@ -21,6 +22,10 @@ class Loop(Protocol):
 
     async def resume(self, run: Run) -> None:
         """Read what the next decision needs of a run that was read: after a claim, and after somebody else wrote."""
+        ...
+
+    def appended(self, append: Append) -> None:
+        """This driver's append was committed. Called before anything that the append starts; must not raise."""
         ...
 
     def go_on(self, d: Draft, start: Start | None) -> list[str]:
@@ -89,6 +94,9 @@ class PerformLoop:
             return
         rows = await self._ctx.store.steps(run.tenant_id, run.id)
         self._ended = rows[0].step if rows else None
+
+    def appended(self, append: Append) -> None:
+        """Nothing to keep."""
 
     def go_on(self, d: Draft, start: Start | None) -> list[str]:
         """End the run as its step ended."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from surefoot.server.factory import create_app
 from surefoot.server.running import Running, listen
 from tests.cli.rig import Cli
 from tests.server.rig import serving
+from tests.server.watching import Connection, Follower
+from tests.support import eventually_sync
 
 
 def test_a_story_is_started_watched_approved_and_read_again_by_the_command_line(tmp_path: Path) -> None:
@@ -46,6 +49,32 @@ def test_settings_of_the_service_that_cannot_be_used_are_told(tmp_path: Path, se
     refused = Cli(tmp_path).process("serve", "agents.py", "--port", "0", "--json", more=settings)
     assert (refused.code, refused.error) == (2, "bad_setting")
     assert "its-secret-path" not in refused.out + refused.err
+
+
+async def test_a_stop_ends_streams_lets_the_worker_finish_and_tells_so(tmp_path: Path) -> None:
+    with serving(tmp_path) as web:
+        run_id, _ = web.asked("writer")
+        under_way = str(web.start("gatekeeper").record()["id"])
+        eventually_sync(lambda: len(sent(tmp_path)) == 1, "the call to begin")
+        follower = Follower(run_id)
+        following = asyncio.ensure_future(follower.connect(web.url))
+        reader = await Connection.open(web.url, run_id)
+        ending = asyncio.ensure_future(asyncio.to_thread(web.end))
+        await reader.rest()
+        await following
+        assert follower.types[-1] == "run_status_changed" and not follower.over
+        (tmp_path / "gate").touch()
+        code, said = await ending
+    assert code == 0 and "worker stopped (told)" in said
+    shown = await asyncio.to_thread(Cli(tmp_path).process, "runs", "show", under_way, "--json")
+    steps = shown.record()["steps"]
+    assert isinstance(steps, list) and steps[1]["status"] == "succeeded", "the call under way was written down"
+
+
+def sent(folder: Path) -> list[str]:
+    """What the tools wrote."""
+    file = folder / "sent.txt"
+    return file.read_text().splitlines() if file.exists() else []
 
 
 def test_other_machines_are_not_served_without_tokens(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from surefoot import Agent, Surefoot
-from surefoot.server import sse, streams
+from surefoot.server import streams
 from surefoot.server.running import listen
 from tests.server.house import House, Outside, house, surefoot_at
 from tests.server.watching import Connection, Follower
@@ -111,7 +111,7 @@ async def _some_cuts(follower: Follower, servers: Sequence[House], dice: random.
 async def test_c052_a_cut_behind_control_frames_skips_no_event(
     folder: Path, outside: Outside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sse, "KEEP_ALIVE_SECONDS", 0.005)
+    monkeypatch.setattr(streams, "KEEP_ALIVE_SECONDS", 0.005)
     dice, seen = random.Random(52), b""
     async with house(folder, [outside.writer()]) as at:
         run_id, action_id = await at.asked()
@@ -168,7 +168,7 @@ async def test_a_hundred_readers_share_one_follower_of_the_store(
 async def test_a_reader_that_takes_nothing_is_let_go_and_catches_up_later(
     folder: Path, outside: Outside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sse, "SEND_SECONDS_MAX", 0.2)
+    monkeypatch.setattr(streams, "SEND_SECONDS_MAX", 0.2)
     monkeypatch.setattr(streams, "CHUNK_BYTES", 4_096)
     sock = listen("127.0.0.1", 0)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)

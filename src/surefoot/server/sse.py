@@ -12,10 +12,6 @@ from surefoot.errors import SurefootError
 from surefoot.server.streams import Reader, control_frame
 
 MEDIA_TYPE = "text/event-stream"
-KEEP_ALIVE_SECONDS = 15.0
-"""After so long without a frame a comment is sent, so that proxies keep the connection and a dead one is noticed."""
-SEND_SECONDS_MAX = 30.0
-"""A client that takes nothing for so long is let go; it comes again with its cursor."""
 RETRY_MILLISECONDS = 1_000
 HEADERS = {
     "Content-Type": f"{MEDIA_TYPE}; charset=utf-8",
@@ -36,30 +32,33 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Write the stream."""
         with self._reading as reader:
+            writing = asyncio.current_task()
+            assert writing is not None
+            reader.let_go = writing.cancel
             leaving = asyncio.ensure_future(_notice_leaving(receive, reader))
             try:
-                async with asyncio.timeout(SEND_SECONDS_MAX):
-                    await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-                    await _write(send, b"retry: %d\n\n" % RETRY_MILLISECONDS)
-                await self._frames(reader, send)
-                async with asyncio.timeout(SEND_SECONDS_MAX):
-                    await send({"type": "http.response.body", "body": b"", "more_body": False})
-            except (TimeoutError, OSError):
-                # Too slow, or gone: nothing more can be said. Uvicorn closes a connection whose answer is not complete.
-                return
+                await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                await _write(send, b"retry: %d\n\n" % RETRY_MILLISECONDS)
+                await _frames(reader, send)
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            except OSError:
+                return  # gone
+            except asyncio.CancelledError:
+                # Too slow: nothing more can be said. Uvicorn closes a connection whose answer is not complete.
+                if not reader.slow or writing.uncancel():
+                    raise
             finally:
                 leaving.cancel()
 
-    async def _frames(self, reader: Reader, send: Send) -> None:
-        try:
-            while (chunk := await reader.next(KEEP_ALIVE_SECONDS)) is not None:
-                async with asyncio.timeout(SEND_SECONDS_MAX):
-                    await _write(send, chunk or b": alive\n\n")
-        except SurefootError:
-            return  # it cannot be read just now: the client comes again and is told why
-        if reader.over:
-            async with asyncio.timeout(SEND_SECONDS_MAX):
-                await _write(send, control_frame("end", {"last_event_sequence": reader.after}))
+
+async def _frames(reader: Reader, send: Send) -> None:
+    try:
+        while (chunk := await reader.next()) is not None:
+            await _write(send, chunk or b": alive\n\n")
+    except SurefootError:
+        return  # it cannot be read just now: the client comes again and is told why
+    if reader.over:
+        await _write(send, control_frame("end", {"last_event_sequence": reader.after}))
 
 
 async def _write(send: Send, data: bytes) -> None:

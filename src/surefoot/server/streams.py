@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -31,6 +31,12 @@ CHUNK_BYTES = 65_536
 """About so much is written at once."""
 READERS_MAX = 10_000
 """Of one tenant in this process."""
+KEEP_ALIVE_SECONDS = 15.0
+"""After so long without a frame a comment is sent, so that proxies keep the connection and a dead one is noticed."""
+SEND_SECONDS_MAX = 30.0
+"""A client that takes nothing for so long is let go; it comes again with its cursor."""
+LOOK_SECONDS = 1.0
+"""How often readers are looked after: one clock for all of them is cheaper than a timer for each frame."""
 
 
 def event_frame(line: Recorded) -> bytes:
@@ -57,6 +63,8 @@ class Feed:
         self._sf = sf
         self._run_id = run_id
         self._frames: deque[bytes] = deque(maxlen=FEED_FRAMES_MAX)
+        self._given: tuple[int, int, bytes, int] = (-1, -1, b"", -1)
+        """The chunk that was given last: behind which cursor, up to which tail."""
         self._texts: deque[TextFrame] = deque(maxlen=TEXTS_MAX)
         self._texts_count = 0
         self._attempt: tuple[str, int] | None = None
@@ -74,6 +82,8 @@ class Feed:
 
     def frames_above(self, after: int) -> tuple[bytes, int]:
         """About a chunk of what stands above `after`, and the cursor behind it. Only where `holds(after)`."""
+        if self._given[:2] == (after, self.tail):
+            return self._given[2:]  # the next reader stands where the one before it stood
         first = after - (self.tail - len(self._frames))
         out: list[bytes] = []
         size = 0
@@ -82,7 +92,8 @@ class Feed:
                 break
             out.append(self._frames[index])
             size += len(out[-1])
-        return b"".join(out), after + len(out)
+        self._given = (after, self.tail, b"".join(out), after + len(out))
+        return self._given[2:]
 
     def texts_cursor(self) -> int:
         """Where a new reader begins: at the start of the text that is being written, if there is one."""
@@ -90,6 +101,8 @@ class Feed:
 
     def texts_above(self, cursor: int) -> tuple[bytes, int]:
         """The text frames above a cursor, the first marked where others were lost before it, and the new cursor."""
+        if cursor == self._texts_count:
+            return b"", cursor
         oldest = self._texts_count - len(self._texts)
         frames = list(self._texts)[max(cursor - oldest, 0) :]
         if frames and cursor < oldest:
@@ -123,6 +136,8 @@ class Feed:
         with contextlib.suppress(SurefootError):
             async for frame in self._sf.texts(self._run_id):
                 attempt = (frame.step_id, frame.attempt)
+                if frame.over and not frame.text and attempt != self._attempt:
+                    continue  # nothing was written in this attempt
                 if attempt != self._attempt:
                     self._attempt, self._attempt_count = attempt, self._texts_count
                 if frame.over:
@@ -142,12 +157,19 @@ class Reader:
     def __init__(self, sf: Surefoot, run_id: str, feed: Feed, after: int) -> None:
         self.gone = False
         """The client has left, or the server stops."""
+        self.slow = False
+        """It took nothing for SEND_SECONDS_MAX."""
         self.after = after
+        self.let_go: Callable[[], object] = self.leave
+        """Called once it is too slow."""
         self._sf = sf
         self._run_id = run_id
         self._feed = feed
         self._texts = feed.texts_cursor()
         self._there = asyncio.Event()
+        self._clock = asyncio.get_running_loop().time
+        self._waiting_since: float | None = None
+        self._sending_since: float | None = self._clock()
 
     def wake(self) -> None:
         """There is something to look at."""
@@ -158,13 +180,31 @@ class Reader:
         self.gone = True
         self._there.set()
 
+    def look(self, now: float) -> None:
+        """Looked after once in a while: let go if it takes nothing, kept alive if there is nothing for it."""
+        if self._sending_since is not None and now - self._sending_since >= SEND_SECONDS_MAX:
+            self.slow, self._sending_since = True, None
+            self.let_go()
+        elif self._waiting_since is not None and now - self._waiting_since >= KEEP_ALIVE_SECONDS:
+            self.wake()
+
     @property
     def over(self) -> bool:
         """All events of a run that has ended are sent."""
         return self._feed.ended and self.after >= self._feed.tail
 
-    async def next(self, timeout_s: float) -> bytes | None:
-        """The next chunk of frames, b"" if there was none for `timeout_s`, None at the end of the stream."""
+    async def next(self) -> bytes | None:
+        """The next chunk of frames, b"" if there was none for KEEP_ALIVE_SECONDS, None at the end of the stream.
+
+        Whoever asks has sent the chunk before.
+        """
+        self._sending_since, self._waiting_since = None, self._clock()
+        try:
+            return await self._next(self._waiting_since)
+        finally:
+            self._waiting_since, self._sending_since = None, self._clock()
+
+    async def _next(self, since: float) -> bytes | None:
         while not self.gone:
             self._there.clear()
             texts, self._texts = self._feed.texts_above(self._texts)
@@ -173,11 +213,9 @@ class Reader:
                 return texts + events
             if self.over or self._feed.failed:
                 return None
-            try:
-                async with asyncio.timeout(timeout_s):
-                    await self._there.wait()
-            except TimeoutError:
+            if self._clock() - since >= KEEP_ALIVE_SECONDS:
                 return b""
+            await self._there.wait()
         return None
 
     async def _events(self) -> bytes:
@@ -199,6 +237,7 @@ class Streams:
         self._feeds: dict[str, Feed] = {}
         self._count = 0
         self._closed = False
+        self._looking: asyncio.Task[None] | None = None
 
     @property
     def count(self) -> int:
@@ -221,6 +260,8 @@ class Streams:
         reader = Reader(self._sf, run_id, feed, after)
         feed.readers.add(reader)
         self._count += 1
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self._look())
         try:
             yield reader
         finally:
@@ -230,6 +271,15 @@ class Streams:
                 feed.close()
                 if self._feeds.get(run_id) is feed:
                     del self._feeds[run_id]
+
+    async def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._count:
+            await self._sf.doors.clock.sleep(min(LOOK_SECONDS, KEEP_ALIVE_SECONDS, SEND_SECONDS_MAX))
+            now = loop.time()
+            for feed in list(self._feeds.values()):
+                for reader in list(feed.readers):
+                    reader.look(now)
 
     def close(self) -> None:
         """End every stream; clients come again with their cursor. No new ones begin."""

@@ -62,7 +62,11 @@ class Running:
         """Answer until `stop()`, then let answers under way finish for STOP_SECONDS. Raises StoreError at the start."""
         # uvicorn ends the process where an app cannot start; why it cannot is for the caller to tell.
         with contextlib.suppress(SystemExit):
+            try:
             await self._server.serve([self._sock])
+        finally:
+            # Uvicorn closes it where it began; a server that could not begin leaves it open.
+            self._sock.close()
         if self._service.failure is not None:
             raise self._service.failure
 

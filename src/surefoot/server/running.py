@@ -60,12 +60,12 @@ class Running:
 
     async def serve(self) -> None:
         """Answer until `stop()`, then let answers under way finish for STOP_SECONDS. Raises StoreError at the start."""
-        # uvicorn ends the process where an app cannot start; why it cannot is for the caller to tell.
-        with contextlib.suppress(SystemExit):
-            try:
-            await self._server.serve([self._sock])
+        try:
+            # uvicorn ends the process where an app cannot start; why it cannot is for the caller to tell.
+            with contextlib.suppress(SystemExit):
+                await self._server.serve([self._sock])
         finally:
-            # Uvicorn closes it where it began; a server that could not begin leaves it open.
+            # It closes the socket where it began; a server that could not begin would leave it open.
             self._sock.close()
         if self._service.failure is not None:
             raise self._service.failure

@@ -124,7 +124,7 @@ async def test_agents_and_health_are_told(folder: Path, outside: Outside) -> Non
     async with house(folder, [outside.writer()]) as at:
         (agent,) = (await at.client.get("/v1/agents")).json()["items"]
         assert (agent["name"], agent["version"]) == ("writer", "1")
-        assert {"name": "post_note", "effect": "lookup", "gated": True} in agent["tools"]
+        assert {"name": "post_note", "effect": "lookup", "gated": True, "compensates": False} in agent["tools"]
         assert (await at.client.get("/healthz")).json() == {"status": "ok"}
         ready = await at.client.get("/readyz")
         assert (ready.status_code, ready.json()["ready"]) == (200, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from fastapi import APIRouter, Request, Response
 
@@ -11,11 +12,15 @@ from surefoot.errors import StoreError
 from surefoot.server.openapi import described
 from surefoot.server.requests import Visitor
 from surefoot.server.service import service_of
-from surefoot.server.wire import AgentFacts, AgentPage, Health, Readiness, ToolFacts, reply
+from surefoot.server.wire import AgentFacts, AgentPage, Health, Readiness, ToolFacts, Vocabulary, reply
+from surefoot.vocabulary import EVENTS, NEXT, TEXTS
 
 router = APIRouter(tags=["server"])
 
 READY_SECONDS_MAX = 2.0
+
+Texts = Mapping[str, Mapping[str, str]]
+"""A code's texts by language."""
 
 
 @router.get("/v1/agents", summary="List agents", **described({200: AgentPage}))
@@ -26,8 +31,22 @@ async def agents(visit: Visitor) -> Response:
 
 
 def _facts(agent: Agent) -> AgentFacts:
-    tools = [ToolFacts(t.name, t.effect.name, t.approval is not None) for t in agent.tools.values()]
+    tools = [
+        ToolFacts(t.name, t.effect.name, t.approval is not None, t.compensate is not None) for t in agent.tools.values()
+    ]
     return AgentFacts(agent.name, agent.version, tools)
+
+
+@router.get("/v1/vocabulary", summary="Texts for people", **described({200: Vocabulary}))
+async def vocabulary(visit: Visitor) -> Response:
+    """The product's words in the language of the request, so that a client can put events into words."""
+    visit.need("read")
+
+    def said(table: Texts) -> dict[str, str]:
+        return {code: texts.get(visit.language, texts["en"]) for code, texts in table.items()}
+
+    tools = {tool.name: said(tool.display) for agent in visit.sf.agents.values() for tool in agent.tools.values()}
+    return reply(Vocabulary(visit.language, said(TEXTS), said(NEXT), said(EVENTS), tools))
 
 
 @router.get("/healthz", summary="Is the process alive", **described({200: Health}))

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib.resources import files
 
 from fastapi import FastAPI
-from fastapi.responses import FileResponse
-from fastapi.staticfiles import StaticFiles
 
 from surefoot.app import Surefoot
 from surefoot.errors import SurefootError
-from surefoot.server import about, evidence, link_pages, metrics, openapi, people, problems, runs, sessions
+from surefoot.server import (
+    about,
+    evidence,
+    link_pages,
+    metrics,
+    openapi,
+    people,
+    problems,
+    runs,
+    sessions,
+    site,
+    statistics,
+)
 from surefoot.server.callers import Doorman
 from surefoot.server.meters import Measured
 from surefoot.server.options import Options
@@ -58,18 +67,9 @@ def create_app(
     app.include_router(sessions.router)
     app.include_router(evidence.router)
     app.include_router(metrics.router)
+    app.include_router(statistics.router)
     app.include_router(link_pages.router)
     app.add_middleware(Measured, meters=service.meters, clock=sf.doors.clock)
-    _mount_page(app)
+    site.mount(app)
     openapi.install(app)
     return app
-
-
-def _mount_page(app: FastAPI) -> None:
-    """The web page: `/` and what it loads from `/page/`."""
-    folder = str(files("surefoot.server") / "page")
-    app.mount("/page", StaticFiles(directory=folder), name="page")
-
-    @app.get("/", include_in_schema=False)
-    async def page() -> FileResponse:
-        return FileResponse(f"{folder}/index.html")

@@ -103,6 +103,8 @@ class ToolFacts(msgspec.Struct, frozen=True):
     effect: str
     gated: bool
     """Some or all of its calls wait for an approval."""
+    compensates: bool
+    """It says how a surplus effect is undone: approving a duplicate does that."""
 
 
 class AgentFacts(msgspec.Struct, frozen=True):
@@ -117,6 +119,20 @@ class AgentPage(msgspec.Struct, frozen=True):
     """The agents of this server, by name."""
 
     items: list[AgentFacts]
+
+
+class Vocabulary(msgspec.Struct, frozen=True):
+    """The product's words in one language. Texts may name facts in braces: {tool}, {attempt}, {reason}."""
+
+    language: str
+    texts: dict[str, str]
+    """By display code, of runs and steps."""
+    next: dict[str, str]
+    """What a run waits for."""
+    events: dict[str, str]
+    """By type; an event that is not here is of no interest to people."""
+    tools: dict[str, dict[str, str]]
+    """What tools say of themselves: doing, checking."""
 
 
 class Health(msgspec.Struct, frozen=True):

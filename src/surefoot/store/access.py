@@ -52,6 +52,26 @@ class Counts(msgspec.Struct, frozen=True):
     """Processes that hold a lease or have held one and are not known to be dead."""
 
 
+class Span(msgspec.Struct, frozen=True):
+    """How far back statistics look, and how much of each kind they read at most."""
+
+    since: float
+    """wall"""
+    bucket_s: float
+    rows_max: int
+
+
+class Statistics(msgspec.Struct, frozen=True):
+    """What happened in a tenant in a span of time."""
+
+    runs: Mapping[int, Mapping[str, int]]
+    """Runs that began in the nth bucket, by the status that they have now."""
+    approval_seconds: list[float]
+    """From the question to the decision, of each approval that a person decided."""
+    lookups: Mapping[str, int]
+    """Answers of lookups by verdict, of runs that began in the span."""
+
+
 class AccessStore(Protocol):
     """Credentials, announcements, marks and counts. Errors of every method: StoreUnavailable, Unreadable."""
 
@@ -107,6 +127,10 @@ class AccessStore(Protocol):
 
     async def evidence_counts(self, tenant_id: str, after: int) -> tuple[int, Mapping[tuple[str, str], int]]:
         """Evidence written behind the place `after` by (verdict, source), and the place of the newest."""
+        ...
+
+    async def statistics(self, tenant_id: str, span: Span) -> Statistics:
+        """What happened since `span.since`: read from the newest `rows_max` of each kind by their sortable ids."""
         ...
 
     async def check_writable(self) -> None:

@@ -9,12 +9,16 @@ from typing import TypeVar
 import msgspec
 
 from surefoot.core import codec
-from surefoot.store.access import Counts, Credential
+from surefoot.core.ids import RANDOM_BYTES, mint
+from surefoot.store.access import Counts, Credential, Span, Statistics
 from surefoot.store.sqlite.file import Row
 from surefoot.store.sqlite.reads import SqliteReads
 from surefoot.store.sqlite.writer import Transaction
 
 T = TypeVar("T")
+
+ID_SECONDS_EARLY = 60.0
+"""By how much an id may be older than its row."""
 
 
 class SqliteAccess(SqliteReads):
@@ -134,6 +138,28 @@ class SqliteAccess(SqliteReads):
         rows = await self._rows("count_evidence", {"tenant_id": tenant_id, "after": after}, dict)
         newest = max((_number(row["newest"]) for row in rows), default=after)
         return newest, {(str(row["verdict"]), str(row["source"])): _number(row["count"]) for row in rows}
+
+    async def statistics(self, tenant_id: str, span: Span) -> Statistics:
+        """What happened since `span.since`, from one state of the file."""
+        # An id begins with the time at which it was made, a moment before its row: so the id's index finds the row.
+        early = max(span.since - ID_SECONDS_EARLY, 0.0)
+        params: dict[str, object] = {"tenant_id": tenant_id, **msgspec.structs.asdict(span)}
+        of_runs = {**params, "from_id": mint("run", early, bytes(RANDOM_BYTES))}
+        of_actions = {**params, "from_id": mint("act", early, bytes(RANDOM_BYTES))}
+
+        def read() -> Statistics:
+            runs: dict[int, dict[str, int]] = {}
+            for row in self._file.all("statistics_runs", of_runs):
+                runs.setdefault(_number(row["bucket"]), {})[str(row["status"])] = _number(row["count"])
+            times = [row["seconds"] for row in self._file.all("statistics_approvals", of_actions)]
+            verdicts = self._file.all("statistics_lookups", of_runs)
+            return Statistics(
+                runs,
+                [time for time in times if isinstance(time, float)],
+                {str(row["verdict"]): _number(row["count"]) for row in verdicts},
+            )
+
+        return await self._read(read)
 
     async def check_writable(self) -> None:
         """Commit something of no consequence. Raises StoreUnavailable."""

@@ -762,6 +762,32 @@ SELECT count(*) AS count FROM worker WHERE dead_at IS NULL
 SELECT verdict, source, count(*) AS count, max(arrival) AS newest FROM evidence
 WHERE arrival > :after AND tenant_id = :tenant_id GROUP BY verdict, source
 
+-- name: statistics_runs
+-- The newest runs of a span by bucket of their start and by status. The inner limit bounds what is read.
+SELECT CAST((started.created_at - :since) / :bucket_s AS INTEGER) AS bucket, started.status AS status, count(*) AS count
+FROM (
+    SELECT created_at, status FROM run
+    WHERE tenant_id = :tenant_id AND id >= :from_id AND created_at >= :since ORDER BY id DESC LIMIT :rows_max
+) AS started
+GROUP BY bucket, started.status
+
+-- name: statistics_approvals
+-- From each question to its decision by a person.
+SELECT decided_at - created_at AS seconds FROM pending_action
+WHERE tenant_id = :tenant_id AND id >= :from_id AND created_at >= :since
+    AND kind = 'approve' AND decided_at IS NOT NULL AND decided_by IS NOT NULL
+ORDER BY id DESC LIMIT :rows_max
+
+-- name: statistics_lookups
+-- What lookups answered about runs of a span, by verdict. The inner limit bounds what is read.
+SELECT answered.verdict AS verdict, count(*) AS count
+FROM (
+    SELECT verdict FROM evidence
+    WHERE tenant_id = :tenant_id AND run_id >= :from_id AND source = 'lookup' AND created_at >= :since
+    ORDER BY run_id DESC LIMIT :rows_max
+) AS answered
+GROUP BY answered.verdict
+
 -- Upkeep --------------------------------------------------------------------------------------------------------------
 
 -- name: quick_check

@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench prove test-foreign docs docs-site lock clean
+.PHONY: screenshots help setup demo test check bench prove test-foreign docs docs-site lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ test-foreign: $(READY) ## tests against programs that are not ours
 	if [ $$found -eq 5 ]; then echo "test-foreign: no such test exists yet"; \
 	elif [ $$found -ne 0 ]; then echo "$$out"; exit $$found; \
 	else $(PYTEST) -m foreign $(ARGS); fi
+
+screenshots: $(READY) ## pictures of the web page in build/screenshots
+	@$(BIN)/python -m tests.page.screenshots $(ARGS)
 
 docs: $(READY) ## make docs/lifecycle.md and docs/api.md anew
 	@$(BIN)/python -m surefoot.core.lifecycle > docs/lifecycle.md.new || { rm -f docs/lifecycle.md.new; exit 1; }

@@ -82,6 +82,13 @@ async def post_note(op: Operation, text: str) -> Receipt:
     return Receipt(resource_id="note-1", url="https://notes.example/1", output={"said": SLY})
 
 
+@tool(effect=effects.opaque, approval=Approval(expires=3_600))
+async def pay(op: Operation, invoice: int, text: str) -> Receipt:
+    """Pay an invoice."""
+    write(op, f"{invoice}")
+    return Receipt(resource_id="payment-1")
+
+
 @tool(effect=effects.opaque)
 async def shout(op: Operation, text: str) -> Receipt:
     """Shout, and never learn whether anybody heard it."""
@@ -172,6 +179,10 @@ shipper = agent("shipper", [ship], [("ship", {"address": "Main Street 1"})], "Sh
 mailer = agent("mailer", [mail], [("mail", {"to": "ada@example.org"})], "Mailed.")
 planner = agent("planner", [ask_person], [("ask_person", {"question": "When?", "answer_schema": ANSWER})], "Planned.")
 chooser = agent("chooser", [ask_person], [("ask_person", PLACES)], "Chosen.")
+payer = agent("payer", [pay], [("pay", {"invoice": 2**53 + 1, "text": "ok\u200b; rm -rf"})], "Paid.")
+counter = agent(
+    "counter", [ask_person], [("ask_person", {"question": "Which?", "answer_schema": {"type": "integer"}})], "Known."
+)
 builder = agent("builder", [pour_concrete], [("pour_concrete", {"cubic_metres": 3})], "Built.")
 TOLD = "Word by word, and the rest of it once somebody allows it."
 talker = agent("talker", [pour_concrete], model=Slowly([[("pour_concrete", {"cubic_metres": 1})], TOLD]))

@@ -199,6 +199,31 @@ async def test_a_duplicate_shows_both_effects_with_their_links(stage: Stage, vis
     assert len([line for line in stage.sent if run_id in line]) == 1
 
 
+async def test_c024_c049_hidden_characters_and_every_digit_are_shown_before_an_approval(
+    stage: Stage, visitors: Visitors
+) -> None:
+    run_id, action_id = stage.asked("payer")
+    page = await visitors.page(stage, f"#/inbox/{action_id}")
+    question = card(page, action_id)
+    await expect(question.locator(".arguments")).to_contain_text("9007199254740993")
+    await expect(question.locator("pre").first).to_have_text("ok⟦U+200B⟧; rm -rf")
+    await question.get_by_text("Everything as JSON").click()
+    await expect(question.locator("details pre")).to_contain_text("9007199254740993")
+    await button(question, "Approve").click()
+    await expect(question.locator(".outcome")).to_be_focused()
+    stage.served.until(run_id, "completed")
+    assert [line.split()[1] for line in stage.sent if run_id in line] == ["9007199254740993"]
+
+
+async def test_c049_an_answer_keeps_every_digit(stage: Stage, visitors: Visitors) -> None:
+    _, action_id = stage.asked("counter")
+    page = await visitors.page(stage, f"#/inbox/{action_id}")
+    await card(page, action_id).get_by_label("Your answer").fill("9007199254740993")
+    await button(card(page, action_id), "Answer").click()
+    await expect(card(page, action_id).locator(".outcome")).to_contain_text("9007199254740993")
+    assert stage.action(action_id)["answer"] == 9007199254740993
+
+
 async def test_what_attacks_the_reader_is_text(stage: Stage, visitors: Visitors) -> None:
     run_id, action_id = stage.asked("sly")
     page = await visitors.page(stage, f"#/inbox/{action_id}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from tests.page.browsing import Visitors, button, card, shown_events
 from tests.page.stage import Stage
@@ -38,6 +38,33 @@ async def test_a_run_is_started_on_the_page_and_watched_to_its_end(stage: Stage,
     await expect(page.locator(".events-count")).to_have_text(f"{len(stored)} events")
     assert await shown_events(page) == stored
     assert "%" not in await page.locator("body").inner_text()
+
+
+async def test_a_start_whose_reply_is_lost_makes_one_run(stage: Stage, visitors: Visitors) -> None:
+    page = await visitors.page(stage)
+    lost: list[bool] = []
+
+    async def lose_the_first_reply(route: Route) -> None:
+        if route.request.method != "POST" or lost:
+            await route.continue_()
+            return
+        lost.append(True)
+        await route.fetch()
+        await route.abort("connectionreset")
+
+    await page.route("**/v1/runs", lose_the_first_reply)
+    await button(page, "Start a run").click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("Agent").select_option("chooser")
+    await dialog.get_by_label("What is to be done").fill("Once, please")
+    await button(dialog, "Start").click()
+    await expect(page.get_by_role("heading", level=1)).to_contain_text("chooser")
+    assert lost
+    made = page.url.rpartition("/")[2]
+    newest = stage.served.get("/v1/runs?agent=chooser&limit=2").items()
+    messages = [stage.served.get(f"/v1/runs/{run['id']}/messages").items()[0]["body"] for run in newest]
+    assert newest[0]["id"] == made
+    assert [body for body in messages if body == {"text": "Once, please"}] == [{"text": "Once, please"}]
 
 
 async def test_the_list_is_live_and_can_be_narrowed(stage: Stage, visitors: Visitors) -> None:

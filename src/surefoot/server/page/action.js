@@ -38,7 +38,10 @@ export function actionCard(app, action, { onDecided = () => {}, level = "h2" } =
     update(next) {
       if (next.status === current.status) return;
       current = next;
+      // The button that was pressed is gone: whoever goes by keyboard goes on from what it did.
+      const held = form.contains(document.activeElement) || document.activeElement === document.body;
       fill(form, outcome(next));
+      if (held) form.firstElementChild?.focus();
     },
   };
   const decided = (next) => {
@@ -156,11 +159,11 @@ function questionText(action) {
 /** What became of a question. */
 function outcome(action) {
   if (action.status === "waiting") return null;
-  if (action.status === "expired") return h("p", { class: "outcome" }, action.display.text);
+  if (action.status === "expired") return h("p", { class: "outcome", tabindex: "-1" }, action.display.text);
   const said = t("action.decided", { decision: action.display.text, name: action.decided_by });
   return h(
     "div",
-    { class: `outcome is-${action.status}`, role: "status" },
+    { class: `outcome is-${action.status}`, role: "status", tabindex: "-1" },
     h("p", {}, h("strong", {}, shown(said)), action.decided_at ? [" · ", h("span", { class: "quiet" }, full(action.decided_at))] : null),
     action.decided_from ? h("p", { class: "quiet" }, shown(t("action.decided_from", { source: action.decided_from }))) : null,
     action.reason ? h("blockquote", {}, shown(action.reason)) : null,

@@ -71,7 +71,7 @@ function showTop() {
 function showWaiting(badge, items) {
   app.waiting = items;
   badge.hidden = items.length === 0;
-  badge.textContent = String(items.length);
+  badge.textContent = items.length === WAITING_MAX ? `${WAITING_MAX}+` : String(items.length);
   badge.setAttribute("aria-label", t("page.waiting", { count: items.length }));
   app.onWaiting?.(items);
 }
@@ -82,7 +82,8 @@ const VIEWS = [
   [/^#\/inbox(?:\/([^/]+))?$/, inboxView],
 ];
 
-function route() {
+/** Show the view of the address. `moved`: somebody followed a link, so the focus goes along. */
+function route(moved = false) {
   if (app.session === null) return;
   leaveView?.();
   leaveView = null;
@@ -96,6 +97,8 @@ function route() {
     const match = pattern.exec(hash);
     if (match === null) continue;
     fill(main);
+    scrollTo(0, 0);
+    if (moved) main.focus({ preventScroll: true });
     leaveView = view(app, main, ...match.slice(1).map((part) => part && decodeURIComponent(part)));
     return;
   }
@@ -142,7 +145,7 @@ async function begin() {
     event.preventDefault();
     main.focus();
   });
-  addEventListener("hashchange", route);
+  addEventListener("hashchange", () => route(true));
   for (;;) {
     try {
       await enter(await app.client.request("GET", "/v1/session"));

@@ -13,6 +13,7 @@ import { eventText, t, vocabulary } from "./words.js";
 const PAGE = 500;
 const LATER_MILLISECONDS = 4_000;
 const AGAIN_MILLISECONDS = 1_000;
+const REST_MILLISECONDS = 60;
 
 export function runView(app, root, id) {
   const live = new LiveRun(app, root, id);
@@ -166,14 +167,17 @@ class LiveRun {
     this.#busy = true;
     while (this.#again && !this.#gone) {
       this.#again = false;
+      const begun = performance.now();
       try {
         this.#known.run = await this.#app.client.run(this.#id);
         await this.#readMessages();
         this.#draw();
+        // A long run's snapshot is large: the page spends at most a part of its time on reading it.
+        await pause(Math.max(REST_MILLISECONDS, performance.now() - begun));
       } catch (error) {
         if (this.#gone || this.#app.signedOut(error)) break;
         if (!mayHaveBeenLost(error)) throw error;
-        await new Promise((resolve) => setTimeout(resolve, AGAIN_MILLISECONDS));
+        await pause(AGAIN_MILLISECONDS);
         this.#again = true;
       }
     }
@@ -285,12 +289,12 @@ class LiveRun {
 
   #drawEnd(run) {
     const { result, say: saying } = this.#places;
-    const state = `${run.status} ${run.result !== null}`;
-    if (result.dataset.state === state) return;
-    result.dataset.state = state;
     // What the last answer says already is not said again.
     const said = this.#known.messages.findLast((each) => each.role === "assistant")?.body.text;
     const plain = run.result !== null && Object.keys(run.result).join() === "text" && run.result.text === said;
+    const state = `${run.status} ${run.result !== null} ${plain}`;
+    if (result.dataset.state === state) return;
+    result.dataset.state = state;
     fill(result, run.result === null || plain ? null : h("section", { class: "result" }, h("h3", {}, t("run.result")), valueView(run.result, t("run.result"))));
     if (run.kind !== "agent" || !this.#app.may("start")) return;
     if (run.can_cancel) {
@@ -356,6 +360,10 @@ class LiveRun {
     receipt.dataset.state = state;
     fill(receipt, h("section", { class: "card receipt" }, receiptOf(steps)));
   }
+}
+
+function pause(milliseconds) {
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
 }
 
 function nextLine({ what, since, at }) {

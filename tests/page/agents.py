@@ -89,6 +89,14 @@ async def pay(op: Operation, invoice: int, text: str) -> Receipt:
     return Receipt(resource_id="payment-1")
 
 
+@tool(effect=effects.read)
+async def peek(op: Operation, number: int) -> str:
+    """Look at one of many things; every tenth takes a look at the gate."""
+    if number % 10 == 9:
+        await gate("walk")
+    return f"thing {number}"
+
+
 @tool(effect=effects.opaque)
 async def shout(op: Operation, text: str) -> Receipt:
     """Shout, and never learn whether anybody heard it."""
@@ -183,6 +191,7 @@ payer = agent("payer", [pay], [("pay", {"invoice": 2**53 + 1, "text": "ok\u200b;
 counter = agent(
     "counter", [ask_person], [("ask_person", {"question": "Which?", "answer_schema": {"type": "integer"}})], "Known."
 )
+walker = agent("walker", [peek], *[[("peek", {"number": number})] for number in range(40)], "Home.")
 builder = agent("builder", [pour_concrete], [("pour_concrete", {"cubic_metres": 3})], "Built.")
 TOLD = "Word by word, and the rest of it once somebody allows it."
 talker = agent("talker", [pour_concrete], model=Slowly([[("pour_concrete", {"cubic_metres": 1})], TOLD]))

@@ -83,11 +83,24 @@ async def test_whoever_is_second_is_told_what_was_decided(stage: Stage, visitors
     _, action_id = stage.asked("writer")
     page = await visitors.page(stage, f"#/inbox/{action_id}")
     await button(card(page, action_id), "Approve").wait_for()
+    # The page does not hear of it before the button is pressed.
+    await page.route("**/v1/pending-actions?*", lambda route: route.abort())
     assert stage.served.decide(action_id, "reject", reason="I was faster").status == 200
     await button(card(page, action_id), "Approve").click()
     await expect(page.get_by_role("alert")).to_contain_text("Somebody was faster. What was decided: Rejected, by")
     await expect(card(page, action_id)).to_contain_text("I was faster")
     await expect(button(card(page, action_id), "Approve")).to_have_count(0)
+
+
+async def test_a_decision_of_somebody_else_is_seen_by_itself(stage: Stage, visitors: Visitors) -> None:
+    run_id, action_id = stage.asked("writer")
+    pages = [await visitors.page(stage, place) for place in (f"#/inbox/{action_id}", f"#/runs/{run_id}")]
+    for page in pages:
+        await button(card(page, action_id), "Approve").wait_for()
+    assert stage.served.decide(action_id, "reject", reason="elsewhere").status == 200
+    for page in pages:
+        await expect(card(page, action_id).locator(".outcome")).to_contain_text("Rejected, by")
+        await expect(card(page, action_id)).to_contain_text("elsewhere")
 
 
 async def _answer(page: Page, action_id: str, answer: str) -> None:

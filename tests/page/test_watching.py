@@ -204,6 +204,26 @@ async def test_a_killed_server_is_come_back_to_and_every_event_is_shown_once(
     assert own_stage.action(action_id)["reason"] == "written while nobody was there"
 
 
+async def test_a_run_goes_on_behind_a_killed_server_and_no_event_is_lost_or_doubled(
+    own_stage: Stage, visitors: Visitors
+) -> None:
+    run_id = own_stage.start("walker")
+    page = await visitors.page(own_stage, f"#/runs/{run_id}")
+    await page.locator(".call").nth(9).wait_for()
+    for _ in range(2):
+        own_stage.kill()
+        await expect(page.locator(".connection")).to_contain_text("The connection is lost")
+        own_stage.serve_again()
+        await expect(page.locator(".connection")).to_have_text("Live")
+    own_stage.open_gate("walk")
+    await expect(page.locator(".connection")).to_have_text("Over")
+    stored = own_stage.stored_events(run_id)
+    assert len(stored) > 300
+    await expect(page.locator(".events-count")).to_have_text(f"{len(stored)} events")
+    assert await shown_events(page) == stored == list(range(1, len(stored) + 1))
+    await expect(page.locator(".call")).to_have_count(40)
+
+
 async def test_a_decision_while_the_server_is_killed_is_recorded_once(own_stage: Stage, visitors: Visitors) -> None:
     run_id, action_id = own_stage.asked("writer")
     page = await visitors.page(own_stage, f"#/inbox/{action_id}")

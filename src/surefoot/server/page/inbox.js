@@ -21,9 +21,11 @@ export function inboxView(app, root, id) {
   const view = h("div", { class: id ? "inbox has-one" : "inbox" }, h("div", { class: "inbox-list" }, tabs, list, nothing), place);
   let gone = false;
   let known = null;
+  let card = null;
 
   function show(items) {
     known = items;
+    if (card !== null && !items.some((each) => each.id === id)) settle();
     const wanted = items.filter((each) => !chosen.kind || each.kind === chosen.kind);
     fillByKey(list, wanted.map((each) => [each.id, () => line(each, each.id === id)]));
     fill(nothing, wanted.length ? null : empty(t("inbox.none"), t("inbox.none_hint")));
@@ -53,14 +55,27 @@ export function inboxView(app, root, id) {
     if (next) place.append(h("p", { class: "next" }, h("a", { class: "button", href: `#/inbox/${next.id}` }, t("inbox.next"))));
   }
 
+  /** Somebody else has decided, or the question is gone: the card says so. */
+  async function settle() {
+    const settled = card;
+    card = null;
+    try {
+      settled.update(await app.client.action(id));
+    } catch (error) {
+      card = settled;
+      app.signedOut(error);
+    }
+  }
+
   async function showOne() {
     const back = h("p", { class: "back" }, h("a", { href: "#/inbox" }, t("inbox.back")));
     try {
       const action = await app.client.action(id);
       if (gone) return;
-      const card = actionCard(app, action, { onDecided: decided });
-      fill(place, back, card.element);
-      card.title.focus();
+      const made = actionCard(app, action, { onDecided: decided });
+      if (action.status === "waiting") card = made;
+      fill(place, back, made.element);
+      made.title.focus();
     } catch (error) {
       if (!app.signedOut(error)) fill(place, back, problemBox(error));
     }

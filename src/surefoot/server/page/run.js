@@ -283,7 +283,11 @@ class LiveRun {
     const unknown = fresh.findIndex((event) => event.step_id && !steps.has(event.step_id));
     const ready = unknown < 0 ? fresh : fresh.slice(0, unknown);
     this.#eventCount += ready.length;
+    const scroll = events.parentElement;
+    const atEnd = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 40;
     events.append(...ready.map((event) => eventLine(event, steps.get(event.step_id ?? event.data.step_id))));
+    // Whoever reads further up is left there.
+    if (ready.length && atEnd) scroll.scrollTop = scroll.scrollHeight;
     count.textContent = t("run.events_count", { count: this.#eventCount });
   }
 

@@ -142,7 +142,7 @@ function callCard({ step, result, attempts }, open) {
   return h(
     "section",
     { class: `call is-${step.status}`, data: { step: step.id } },
-    h("header", { class: "call-head" }, chip(step.status, step.display.text), code(step.tool_name ?? ""), step.error_code ? h("span", { class: "error-code" }, step.error_code) : null),
+    h("header", { class: "call-head" }, chip(step.status, step.display.text), nameOf(step), step.error_code ? h("span", { class: "error-code" }, step.error_code) : null),
     step.external_resource_id || step.resource_url ? h("p", { class: "resource" }, resource(step)) : null,
     step.child_run_id ? h("p", {}, h("a", { href: `#/runs/${step.child_run_id}` }, t("run.child"))) : null,
     attempts.length ? h("div", {}, h("p", { class: "small-title" }, t("step.attempts")), attemptList(attempts)) : null,
@@ -152,6 +152,11 @@ function callCard({ step, result, attempts }, open) {
     result ? folding(open, key("told"), t("step.told"), valueView(result.body?.content ?? result.body, t("step.told"))) : null,
     step.operation_key ? facts([[t("step.key"), code(step.operation_key)]], "facts small") : null,
   );
+}
+
+/** The tool's name, where the state does not name it already. */
+function nameOf(step) {
+  return step.tool_name && !step.display.text.includes(step.tool_name) ? code(step.tool_name) : null;
 }
 
 /** The id of what a call made, with its link where it has one. */

@@ -16,7 +16,7 @@ from tests.cases.rig import Live
 
 COMMANDS = (
     ("runs", "list"), ("runs", "show", "RUN", "--messages"), ("runs", "watch", "RUN"), ("actions", "list"),
-    ("actions", "show", "ACTION"), ("doctor",),
+    ("actions", "show", "ACTION"), ("doctor",), ("export",),
 )  # fmt: skip
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import NoReturn
 
 from surefoot.core.state import ActionStatus, RunStatus
 from surefoot.errors import InvalidInput
 
 FILE_HELP = "a Python file or module with the agent, or either with :name"
-COMMANDS = ("demo", "serve", "worker", "runs", "actions", "tokens", "doctor", "prune", "db")
+COMMANDS = ("demo", "serve", "worker", "runs", "actions", "tokens", "doctor", "prune", "export", "db")
 STORIES = ("founding", "absent", "undetermined", "rejected", "paused")
 RUNS_LIMIT = 50
 HOST_DEFAULT = "127.0.0.1"
@@ -98,6 +99,7 @@ def parser() -> Parser:
     _tokens(_group(commands, "tokens", "API tokens: who may call the server, and what they may do"), common)
     _sub(commands, "doctor", "rows against events, open questions, stuck runs, damaged files", common)
     _prune(_sub(commands, "prune", "remove old runs that have ended, and requests that nobody needs any more", common))
+    _export(_sub(commands, "export", "what the store keeps of runs, as JSON lines; secrets are redacted", common))
     store = _group(commands, "db", "the store itself")
     _sub(store, "upgrade", "create the store, or bring its schema up to date", common)
     _sub(store, "restored", "after a copy was put back: what it shows as not begun counts as possibly sent", common)
@@ -283,8 +285,23 @@ def _prune(made: Parser) -> None:
     )
 
 
+def _export(made: Parser) -> None:
+    made.add_argument("id", metavar="RUN", nargs="*", help="these runs (default: all of the tenant)")
+    made.add_argument("--status", choices=[s.value for s in RunStatus], help="runs in this state")
+    made.add_argument("--since", type=_moment, metavar="TIME", help="runs begun since, for example 2026-01-31T08:00Z")
+    made.add_argument("--output", metavar="FILE", help="a new file, whole or not at all (default: stdout)")
+
+
 def _by(made: Parser) -> None:
     made.add_argument("--by", metavar="PERSON", help="whose act it is (default: the operating system's user)")
+
+
+def _moment(text: str) -> float:
+    try:
+        at = datetime.fromisoformat(text)
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no date or time like 2026-01-31T08:00Z") from None
 
 
 def _positive(text: str) -> float:

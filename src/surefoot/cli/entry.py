@@ -15,7 +15,7 @@ from surefoot.cli.settings import Settings, read_settings
 from surefoot.errors import InvalidInput, SurefootError
 
 BROKEN_PIPE = 141
-PATHS = ("file", "keep")
+PATHS = ("file", "keep", "output")
 """Arguments that name files."""
 
 
@@ -93,6 +93,10 @@ def _dispatch(found: argparse.Namespace, settings: Settings, out: Output) -> int
             from surefoot.cli import actions
 
             return asyncio.run(actions.COMMANDS[verb](found, settings, out))
+        case ["export"]:
+            from surefoot.cli.export import export
+
+            return asyncio.run(export(found, settings, out))
         case ["demo"]:
             from surefoot.cli.demo import show
 

@@ -54,6 +54,10 @@ class Output:
         if not self.as_json:
             _write(text + "\n")
 
+    def piece(self, text: str) -> None:
+        """A piece of a long output that its command puts together itself, with and without --json."""
+        _write(text)
+
     def note(self, text: str) -> None:
         """A line on stderr, with and without --json: progress and logs."""
         print(log_line(text) if self.json_lines else text, file=sys.stderr, flush=True)

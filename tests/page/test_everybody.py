@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Literal
 
 import pytest
@@ -28,8 +29,9 @@ READY = {
 }
 
 
+@cache
 def everything(stage: Stage) -> dict[str, str]:
-    """Every kind of page, with what it shows once it is there."""
+    """Every kind of page, with what it shows once it is there: nobody decides about any of it."""
     ids: dict[str, str] = {"over": stage.start("chooser"), "doubt": stage.start("shipper")}
     for name, agent in {
         "approve": "reviewer", "resolve": "shouter", "ask": "planner", "duplicate": "mailer", "sly": "sly",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 from playwright.async_api import Route, expect
@@ -163,6 +165,39 @@ async def test_while_an_outcome_is_looked_for_nothing_says_that_it_is_sent_again
     words = (await page.locator("body").inner_text()).lower()
     assert not re.search(r"(post|send|sent|shipp?)\w* again|%", words), words
     stage.served.ask("POST", f"/v1/runs/{run_id}/cancel")
+
+
+PERFORM = """
+import asyncio
+from agents import post_note
+from surefoot import Surefoot
+from surefoot.errors import ApprovalPending
+
+async def main():
+    async with Surefoot("sqlite:///surefoot.db") as sf:
+        try:
+            await sf.perform(post_note.call(text="by a script"), key="note-81")
+        except ApprovalPending as pending:
+            print(pending)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_call_without_an_agent_is_a_run_of_one_step(own_stage: Stage, visitors: Visitors) -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", PERFORM], cwd=own_stage.folder, env=own_stage.cli.environment, capture_output=True
+    )
+    assert b"waits for a person" in told.stdout, told
+    page = await visitors.page(own_stage)
+    row = page.locator(".run", has_text="single call")
+    await row.click()
+    await button(page.locator(".action"), "Approve").click()
+    await expect(page.locator(".run-head .chip")).to_have_text("Completed")
+    await expect(page.locator(".call")).to_contain_text("note-81")
+    await expect(page.locator(".result")).to_contain_text('"resource_id": "note-1"')
+    await expect(page.locator(".open h2")).to_have_text("What was asked here")
+    assert len(own_stage.sent) == 1
 
 
 async def test_a_message_goes_to_the_run_and_a_conversation_goes_on(stage: Stage, visitors: Visitors) -> None:

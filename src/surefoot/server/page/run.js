@@ -255,6 +255,8 @@ class LiveRun {
       if (!waiting.has(id)) this.#settle(id, card);
     }
     open.hidden = this.#cards.size === 0;
+    const title = t(waiting.size ? "run.open" : "run.asked");
+    if (open.firstElementChild.textContent !== title) open.firstElementChild.textContent = title;
     fillByKey(cards, [...this.#cards].map(([id, card]) => [id, () => card.element]));
   }
 

@@ -65,6 +65,7 @@ const TABLE = {
   "run.events_all": ["Show every event", "显示所有事件"],
   "run.no_items": ["Nothing has happened yet.", "尚无动静。"],
   "run.open": ["Waiting for you", "等待您处理"],
+  "run.asked": ["What was asked here", "此处询问过的问题"],
   "run.result": ["Result", "结果"],
   "run.error": ["Why: {code}", "原因：{code}"],
   "run.message": ["Message to the run", "给运行发消息"],

@@ -121,11 +121,11 @@ class History:
             if row.role == "summary":
                 self._shorten(msgspec.json.decode(row.body, type=SummaryBody))
                 continue
-            message = self._wire(row)
+            body = msgspec.json.decode(row.body, type=AssistantBody) if row.role == "assistant" else None
+            message = self._wire(row) if body is None else self._assistant(row, body)
             self.entries.append(Entry(row.position, message, _characters(message)))
             self.notes += isinstance(message, NoteMessage)
-            if isinstance(message, AssistantMessage):
-                body = msgspec.json.decode(row.body, type=AssistantBody)
+            if body is not None:
                 self._counted = (body.usage.input_tokens + body.usage.output_tokens, len(self.entries))
                 self.reasoning_ref = body.reasoning_ref
 
@@ -163,16 +163,13 @@ class History:
     def _wire(self, row: MessageRow) -> WireMessage:
         if row.role == "user":
             return UserMessage(msgspec.json.decode(row.body)["text"])
-        if row.role == "assistant":
-            return self._assistant(row)
         body = msgspec.json.decode(row.body, type=ResultBody)
         if row.role == "tool_result":
             wire_id, name = self._wire_ids[row.call_id or ""]
             return ToolResultMessage(wire_id, name, _text(body.content), body.is_error)
         return NoteMessage(_text(body.content))
 
-    def _assistant(self, row: MessageRow) -> AssistantMessage:
-        body = msgspec.json.decode(row.body, type=AssistantBody)
+    def _assistant(self, row: MessageRow, body: AssistantBody) -> AssistantMessage:
         step = row.step_id or ""
         sequence = int(step.rpartition("_")[2])
         calls: list[CallPart] = []

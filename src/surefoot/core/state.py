@@ -232,7 +232,7 @@ class Step(msgspec.Struct, frozen=True):
     @property
     def counted_attempts(self) -> int:
         """Attempts that count against the limit: possibly sent ones and those that killed the worker."""
-        return sum(1 for a in self.attempts if a.end not in (AttemptEnd.not_sent, AttemptEnd.refused))
+        return len([a for a in self.attempts if a.end not in (AttemptEnd.not_sent, AttemptEnd.refused)])
 
 
 class Action(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ Enumerations and flags are bound as plain text and numbers: sqlite3 looks for ad
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 from functools import lru_cache
 
 import msgspec
@@ -15,6 +16,8 @@ from surefoot.core import events as ev
 from surefoot.core.ids import run_of_step
 from surefoot.core.state import (
     Action,
+    ActionKind,
+    ActionStatus,
     Attempt,
     AttemptEnd,
     Instant,
@@ -22,8 +25,11 @@ from surefoot.core.state import (
     Resolution,
     Rules,
     Run,
+    RunStatus,
     Signals,
     Step,
+    StepStatus,
+    StepType,
     last_committed_sequence,
     wake_times,
 )
@@ -31,6 +37,13 @@ from surefoot.errors import InvalidInput
 from surefoot.store import port
 
 Values = tuple[object, ...]
+
+_WORDS: dict[StrEnum, str] = {
+    member: member.value
+    for kind in (StepType, StepStatus, RunStatus, ActionStatus, ActionKind, AttemptEnd, Resolution)
+    for member in kind
+}
+"""What members are bound as. A look into a table costs a third of what `member.value` does."""
 
 FLUSH_ORDER = (
     "run_state", "run_result", "run_release", "conversation_insert", "conversation_position", "step_insert",
@@ -130,7 +143,7 @@ class _Builder:
             run = self.run
             self.add(
                 "step_insert", *changing, run.tenant_id, step.id, run.id, run.conversation_id, step.sequence,
-                step.type.value, step.identity_hash, self.at.wall,
+                _WORDS[step.type], step.identity_hash, self.at.wall,
             )  # fmt: skip
         else:
             self.add("step_update", *changing, self.run.tenant_id, step.id)
@@ -157,7 +170,7 @@ class _Builder:
         answer = payloads.answers.get(action.id)
         decided = self.at.wall if action.decision is not None else None
         changing = (
-            action.status.value, action.why, action.expires_wall, action.decision, action.decided_by, decided,
+            _WORDS[action.status], action.why, action.expires_wall, action.decision, action.decided_by, decided,
             action.decided_from, action.decision_key, answer.reason if answer else None,
             _text(answer.answer) if answer else None, self.at.wall,
         )  # fmt: skip
@@ -166,7 +179,7 @@ class _Builder:
             return
         shown = payloads.shown.get(action.id)
         self.add(
-            "action_insert", *changing, self.run.tenant_id, action.id, self.run.id, action.step_id, action.kind.value,
+            "action_insert", *changing, self.run.tenant_id, action.id, self.run.id, action.step_id, _WORDS[action.kind],
             action.input_hash, action.permission, _text(shown.arguments) if shown else "null",
             _text(shown.preview) if shown else "null", self.at.wall,
         )  # fmt: skip
@@ -295,12 +308,12 @@ def run_values(create: port.Create, owner: str | None, now: Instant) -> Values:
 def _state(run: Run) -> Values:
     ready_at, wake_at = wake_times(run)
     signals = _signals(run.signals)
-    return (run.status.value, run.error_code, ready_at, wake_at, run.agent_version, _limits(run.limits), signals)
+    return (_WORDS[run.status], run.error_code, ready_at, wake_at, run.agent_version, _limits(run.limits), signals)
 
 
 def _step_values(step: Step, view: port.StepView | None, wall: float) -> Values:
     return (
-        step.status.value, _rules(step.rules), step.tool_name, step.tool_version, step.call_id, step.position,
+        _WORDS[step.status], _rules(step.rules), step.tool_name, step.tool_version, step.call_id, step.position,
         step.operation_key, step.input_hash, step.input_ref, step.target, step.credential, step.account,
         step.owner_step_id, step.action_id, step.external_resource_id, step.resource_url, _word(step.resolution),
         step.error_code, step.purpose, step.attempt, step.not_before, step.doubt_since, step.look_at, step.looks,
@@ -319,7 +332,7 @@ def _attempt_values(attempt: Attempt, wall: float) -> Values:
 
 
 def _word(member: AttemptEnd | Resolution | None) -> str | None:
-    return None if member is None else member.value
+    return None if member is None else _WORDS[member]
 
 
 def _text(data: bytes | None) -> str | None:

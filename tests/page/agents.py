@@ -111,7 +111,8 @@ def find_parcel(op: Operation, address: str) -> Undetermined:
     return Undetermined("the carrier does not answer", coverage="parcels since noon")
 
 
-@tool(effect=effects.lookup(find_parcel, settle=0.05))
+# A person is asked after twice the settle time: meanwhile it is looked for.
+@tool(effect=effects.lookup(find_parcel, settle=30))
 async def ship(op: Operation, address: str) -> Receipt:
     """Ship a parcel."""
     write(op, address)

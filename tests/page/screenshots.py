@@ -38,9 +38,9 @@ def _places(stage: Stage) -> dict[str, tuple[str, str]]:
     looking = stage.start("shipper")
     return {
         "runs": ("", ".legend"),
-        "run": (f"#/runs/{over}", ".call"),
+        "run": (f"#/runs/{over}", ".attempts"),
         "waiting": (f"#/runs/{run}", ".facts a"),
-        "reconciling": (f"#/runs/{looking}", ".evidence"),
+        "reconciling": (f"#/runs/{looking}", ".attempts"),
         "inbox": ("#/inbox", ".waiting-one"),
         "approval": (f"#/inbox/{approval}", ".facts a"),
         "hidden-characters": (f"#/inbox/{sly}", ".facts a"),

@@ -34,7 +34,7 @@ def test_every_command_is_shown_somewhere() -> None:
     actions = {f"actions {verb}" for verb in ("list", "show", "approve", "reject", "resolve", "answer", "link")}
     tokens = {f"tokens {verb}" for verb in ("create", "list", "revoke")}
     runs = {f"runs {verb}" for verb in ("start", "list", "show", "watch", "message", "cancel")}
-    assert {"worker", "doctor", "prune", "export", "db upgrade"} | actions | runs | tokens <= shown
+    assert {"worker", "doctor", "prune", "export", "test", "db upgrade"} | actions | runs | tokens <= shown
 
 
 @pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])

@@ -12,7 +12,7 @@ from surefoot.core.state import ActionStatus, RunStatus
 from surefoot.errors import InvalidInput
 
 FILE_HELP = "a Python file or module with the agent, or either with :name"
-COMMANDS = ("demo", "serve", "worker", "runs", "actions", "tokens", "doctor", "prune", "export", "db")
+COMMANDS = ("demo", "serve", "worker", "runs", "actions", "tokens", "doctor", "prune", "export", "test", "db")
 STORIES = ("founding", "absent", "undetermined", "rejected", "paused")
 RUNS_LIMIT = 50
 HOST_DEFAULT = "127.0.0.1"
@@ -25,7 +25,7 @@ KEEP_REQUESTS_DAYS = 30.0
 EXITS = """\
 exit codes:
   0  done
-  1  a run that was waited for did not complete; doctor: there are findings
+  1  a run that was waited for did not complete; doctor, test: there are findings
   2  wrong use
   3  a run that was waited for waits for a person
   4  the store cannot be reached
@@ -100,6 +100,8 @@ def parser() -> Parser:
     _sub(commands, "doctor", "rows against events, open questions, stuck runs, damaged files", common)
     _prune(_sub(commands, "prune", "remove old runs that have ended, and requests that nobody needs any more", common))
     _export(_sub(commands, "export", "what the store keeps of runs, as JSON lines; secrets are redacted", common))
+    test = _sub(commands, "test", "crash-point proof of your own tools: the scenarios of a file", common)
+    test.add_argument("file", metavar="FILE", help="a Python file or module with Scenarios, or either with :name")
     store = _group(commands, "db", "the store itself")
     _sub(store, "upgrade", "create the store, or bring its schema up to date", common)
     _sub(store, "restored", "after a copy was put back: what it shows as not begun counts as possibly sent", common)

@@ -97,6 +97,10 @@ def _dispatch(found: argparse.Namespace, settings: Settings, out: Output) -> int
             from surefoot.cli.export import export
 
             return asyncio.run(export(found, settings, out))
+        case ["test"]:
+            from surefoot.cli.prove import test
+
+            return test(found, out)
         case ["demo"]:
             from surefoot.cli.demo import show
 

@@ -51,7 +51,7 @@ def load(place: str) -> UserCode:
     Raises InvalidInput: `file_not_found`, `import_failed`, `unknown_agent`, `no_agent` (neither agent nor tool).
     """
     where, name = split_place(place)
-    module = _import(where)
+    module = imported(where)
     found = _agents(module, where)
     tools = tuple({id(v): v for v in vars(module).values() if isinstance(v, Tool)}.values())
     if name is not None:
@@ -106,7 +106,8 @@ def _named(found: dict[str, Agent], name: str, place: str) -> Agent:
     return agent
 
 
-def _import(place: str) -> ModuleType:
+def imported(place: str) -> ModuleType:
+    """The module of a file or of a name. Raises InvalidInput: `file_not_found`, `import_failed`."""
     if place.endswith(".py") or os.sep in place or os.path.isfile(place):
         return _import_file(Path(place))
     if not all(part.isidentifier() for part in place.split(".")):

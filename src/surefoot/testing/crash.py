@@ -8,6 +8,7 @@ a passage leaves; pauses and random numbers are therefore no points of their own
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -19,6 +20,7 @@ from surefoot.snapshot import RunSnapshot
 from surefoot.store.port import MessageRow
 from surefoot.testing.machine import Machine, Process, Target, When
 from surefoot.testing.stage import Cast, Stage, Supervisor, approve_all, run_to_end
+from surefoot.testing.wire import Outcome, WireRequest, json_reply
 from surefoot.testing.world import World
 
 POINTS = frozenset({"commit", "http.connect", "http.send", "http.reply", "model", "tool", "lookup"})
@@ -36,6 +38,15 @@ class CrashPoint(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.name} {self.nth} {self.when}"
+
+
+@runtime_checkable
+class Counts(Protocol):
+    """A double that tells what was made under an operation key, deleted since or not. A World does."""
+
+    def effects(self, operation_key: str, /) -> Sequence[object]:
+        """One item for each effect."""
+        ...
 
 
 class Aftermath(msgspec.Struct, frozen=True):
@@ -101,13 +112,16 @@ def record(scenario: Scenario, *, after: tuple[CrashPoint, ...] = ()) -> tuple[C
     return _Story(scenario, after).play()
 
 
-def attempt(scenario: Scenario, at: tuple[CrashPoint, ...]) -> tuple[tuple[CrashPoint, ...], str] | None:
+def attempt(
+    scenario: Scenario, at: tuple[CrashPoint, ...], *, unwell: bool = False
+) -> tuple[tuple[CrashPoint, ...], str] | None:
     """Play the story with a crash at each of `at`, one after another; None where all holds, else what does not.
 
-    The second point is counted from the first crash on, in whoever takes over.
+    The second point is counted from the first crash on, in whoever takes over. `unwell`: after the last crash every
+    request of a lookup is answered 503, which says nothing about the effect.
     """
     try:
-        _Story(scenario, at).play()
+        _Story(scenario, at, unwell).play()
     except AssertionError as broken:
         return at, str(broken) or type(broken).__name__
     return None
@@ -116,8 +130,10 @@ def attempt(scenario: Scenario, at: tuple[CrashPoint, ...]) -> tuple[tuple[Crash
 class _Story:
     """One play of a scenario."""
 
-    def __init__(self, scenario: Scenario, at: tuple[CrashPoint, ...]) -> None:
+    def __init__(self, scenario: Scenario, at: tuple[CrashPoint, ...], unwell: bool = False) -> None:
         self._scenario = scenario
+        self._unwell = unwell
+        self._target = scenario.target()
         self._at = at
         self._left = [point.place for point in at]
         self._seen: list[tuple[str, When]] = []
@@ -125,7 +141,7 @@ class _Story:
 
     def play(self) -> tuple[CrashPoint, ...]:
         scenario = self._scenario
-        machine = Machine(scenario.target(), in_turn=True)
+        machine = Machine(self._target, in_turn=True)
         machine.observe = self._observe
         with Stage(Cast(scenario.agents, lease_seconds=scenario.lease_seconds)) as stage:
             try:
@@ -144,6 +160,9 @@ class _Story:
         if name not in POINTS or not process.name.startswith("worker"):
             return
         self._seen.append((name, when))
+        if self._unwell and not self._left and name in ("lookup", "tool"):
+            looks = name == "lookup" and when == "before"
+            process.machine.target = _Unwell(self._target) if looks else self._target
         if self._left and len(self._seen) == self._left[0]:
             self._left.pop(0)
             self._seen.clear()
@@ -161,8 +180,27 @@ class _Story:
         if self._left:
             raise AssertionError(f"the story was over before place {self._left[0]}: it is not the same twice")
         snapshot, events, messages = self._end
-        end = Aftermath(snapshot, events, messages, machine.target, self._at, machine.clock.elapsed)
+        end = Aftermath(snapshot, events, messages, self._target, self._at, machine.clock.elapsed)
         (self._scenario.check or check_once)(end)
+
+
+class _Unwell:
+    """A target that answers 503: no request does anything."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def handle(self, request: WireRequest, now: float) -> Outcome:
+        """The request is turned away."""
+        return Outcome(0, json_reply(503, {"message": "unavailable"}), now)
+
+    def due(self, now: float) -> None:
+        """As the target."""
+        self._target.due(now)
+
+    def next_due(self) -> float | None:
+        """As the target."""
+        return self._target.next_due()
 
 
 def _numbered(seen: Sequence[tuple[str, When]]) -> tuple[CrashPoint, ...]:
@@ -182,7 +220,9 @@ def check_once(end: Aftermath) -> None:
     assert len(results) == len(set(results)), f"a call has two results: {results}"
     for step in snapshot.steps:
         assert step.status == "succeeded", f"step {step.sequence} ({step.tool_name}) is {step.status}"
-        if isinstance(end.target, World) and step.external_resource_id is not None:
-            made = [effect.resource_id for effect in end.target.effects(step.operation_key or "")]
+        if isinstance(end.target, Counts) and step.external_resource_id is not None:
+            made = end.target.effects(step.operation_key or "")
             assert len(made) == 1, f"{step.tool_name} had {len(made)} effects under its key"
-            assert step.external_resource_id == str(made[0]), f"{step.tool_name} has another id than what was made"
+        if isinstance(end.target, World) and step.external_resource_id is not None:
+            made_id = str(end.target.effects(step.operation_key or "")[0].resource_id)
+            assert step.external_resource_id == made_id, f"{step.tool_name} has another id than what was made"

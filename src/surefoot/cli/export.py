@@ -135,6 +135,7 @@ class _Items:
         self._before = "[\n"
 
     def item(self, text: str) -> None:
+        """The next item."""
         self._write(self._before + text)
         self._before = ",\n"
 

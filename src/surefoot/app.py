@@ -288,7 +288,7 @@ class Surefoot(Decisions):
     async def wait(self, run_id: str, until: Until | None = None, timeout: float | None = None) -> RunSnapshot:
         """Wait until the run has ended or only a person can move it, or until `until(snapshot)`; `timeout` in seconds.
 
-        Raises WaitTimeout; the run goes on.
+        Raises WaitTimeout; the run goes on, or its `details` say by which `blocked` code it stands still.
         """
         if until is not None:
             return await wait_until(self.context, run_id, until, timeout)

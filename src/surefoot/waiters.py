@@ -34,7 +34,7 @@ async def wait_for_rest(ctx: Context, run_id: str, timeout: float | None, *, dri
                 return run
             look_s = LOOK_AT_OTHERS_SECONDS if calls_run(run) else LOOK_AGAIN_SECONDS
             if ctx.doors.clock.now().mono >= end:
-                raise _late(run)
+                raise await _late(ctx, run)
 
 
 async def wait_until(ctx: Context, run_id: str, until: Until, timeout: float | None) -> RunSnapshot:
@@ -53,9 +53,25 @@ async def wait_until(ctx: Context, run_id: str, until: Until, timeout: float | N
                 if until(snapshot):
                     return snapshot
             if ctx.doors.clock.now().mono >= end:
-                raise _late(run)
+                raise await _late(ctx, run)
 
 
-def _late(run: Run) -> WaitTimeout:
+async def _late(ctx: Context, run: Run) -> WaitTimeout:
     status = run.status.value
-    return WaitTimeout(f"run {run.id} is {status}; it goes on", details={"status": status})
+    blocked = (await ctx.store.run(ctx.tenant_id, run.id)).blocked_code
+    if blocked is None:
+        return WaitTimeout(f"run {run.id} is {status}; it goes on", details={"status": status})
+    text = f"run {run.id} is {status}; {blocked_text(blocked)}"
+    return WaitTimeout(text, details={"status": status, "blocked": blocked})
+
+
+def blocked_text(code: str) -> str:
+    """Why no worker goes on with a run that has not ended, and what to do, by the code of its block."""
+    match code:
+        case "unreadable":
+            what = "a stored value cannot be read: see `surefoot doctor`"
+        case "drive_failed":
+            what = "driving it failed again and again: read the worker's log, mend the code, start a worker anew"
+        case _:
+            what = "no worker knew its agent, its version or a tool of it: start one with the code that does"
+    return f"it stands still ({code}): {what}"

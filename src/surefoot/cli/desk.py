@@ -7,7 +7,8 @@ from typing import Protocol
 
 import msgspec
 
-from surefoot.snapshot import ActionView, MessageView, RunEvent, RunSnapshot, RunSummary, StepView
+from surefoot.snapshot import ActionView, MessageView, RunEvent, RunSnapshot, RunSummary, StepView, at_rest
+from surefoot.waiters import blocked_text
 
 
 class Cancelled(msgspec.Struct, frozen=True):
@@ -33,6 +34,21 @@ Listener = Callable[[Sequence[RunEvent], Mapping[str, str | None]], None]
 """Told of new events of a run, with the tool of each of its steps."""
 
 
+class Blocked:
+    """Tells once, for each reason, why a run that is followed stands still."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._code: str | None = None
+
+    def see(self, run: RunSnapshot) -> None:
+        """The run as it is now."""
+        code = None if at_rest(run) else run.error_code
+        if code not in (None, self._code):
+            self._tell(f"{run.id}  {blocked_text(code)}. This goes on watching")
+        self._code = code
+
+
 class Desk(Protocol):
     """What commands do to runs and questions. Errors are those of `Surefoot`, and StoreUnavailable out of reach."""
 
@@ -54,8 +70,8 @@ class Desk(Protocol):
         """Its conversation."""
         ...
 
-    async def follow(self, run_id: str, after: int, tell: Listener) -> RunSnapshot:
-        """Tell its events until it ends or a person is asked; the snapshot then."""
+    async def follow(self, run_id: str, after: int, tell: Listener, blocked: Blocked) -> RunSnapshot:
+        """Tell its events until it ends or a person is asked, and where it stands still; the snapshot then."""
         ...
 
     async def message(self, run_id: str, text: str) -> RunSnapshot:

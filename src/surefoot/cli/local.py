@@ -9,7 +9,7 @@ from types import TracebackType
 
 from surefoot.agent.agent import Agent
 from surefoot.app import EVENTS_PAGE, Surefoot
-from surefoot.cli.desk import Cancelled, Decide, Desk, Listener
+from surefoot.cli.desk import Blocked, Cancelled, Decide, Desk, Listener
 from surefoot.cli.output import Output
 from surefoot.cli.session import entered, opened, person, place
 from surefoot.cli.settings import Settings
@@ -101,8 +101,8 @@ class Local:
         """Its conversation."""
         return [message_view(row) for row in await self._sf.messages(run_id)]
 
-    async def follow(self, run_id: str, after: int, tell: Listener) -> RunSnapshot:
-        """Tell its events until it ends or a person is asked; the snapshot then."""
+    async def follow(self, run_id: str, after: int, tell: Listener, blocked: Blocked) -> RunSnapshot:
+        """Tell its events until it ends or a person is asked, and where it stands still; the snapshot then."""
         sf = self._sf
         while True:
             seen = sf.store.change_count()
@@ -113,6 +113,7 @@ class Local:
                 tell([public_event(line) for line in page], {row.step.id: row.step.tool_name for row in steps})
             if at_rest(run) and run.last_event_sequence <= after:
                 return await self.run(run_id)
+            blocked.see(run)
             await sf.store.changed(seen, WAIT_SECONDS)
 
     async def message(self, run_id: str, text: str) -> RunSnapshot:

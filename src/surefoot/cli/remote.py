@@ -13,7 +13,7 @@ import httpcore
 import msgspec
 
 from surefoot import errors
-from surefoot.cli.desk import Cancelled, Decide, Listener
+from surefoot.cli.desk import Blocked, Cancelled, Decide, Listener
 from surefoot.doors import Doors
 from surefoot.errors import InvalidInput, NotAllowed, NotFound, StoreUnavailable, SurefootError
 from surefoot.http import system_doors
@@ -116,8 +116,8 @@ class Remote:
         """Its conversation."""
         return await self._pages(f"/v1/runs/{quote(run_id, safe='')}/messages", MessageView, {}, None, None)
 
-    async def follow(self, run_id: str, after: int, tell: Listener) -> RunSnapshot:
-        """Tell its events until it ends or a person is asked; the snapshot then. A lost connection is made again."""
+    async def follow(self, run_id: str, after: int, tell: Listener, blocked: Blocked) -> RunSnapshot:
+        """Tell its events and where it stands still, until it ends or a person is asked. Connects again."""
         failures = 0
         run = await self.run(run_id)
         while True:
@@ -131,6 +131,7 @@ class Remote:
                             tell(page, {step.id: step.tool_name for step in run.steps})
                         if at_rest(run) and run.last_event_sequence <= after:
                             return run
+                        blocked.see(run)
                 await self._doors.clock.sleep(PAUSE_SECONDS)
             except StoreUnavailable:
                 failures += 1

@@ -9,6 +9,7 @@ import msgspec
 
 from surefoot.app import Surefoot
 from surefoot.cli import human
+from surefoot.cli.desk import Blocked
 from surefoot.cli.local import desk
 from surefoot.cli.output import DONE, RUN_FAILED, WAITS_FOR_A_PERSON, Output, shown
 from surefoot.cli.session import given_text, given_value
@@ -36,7 +37,7 @@ async def start(found: argparse.Namespace, settings: Settings, out: Output) -> i
         run = await at.start(agent, text, key=found.key, conversation=found.conversation, metadata=metadata)
         if found.wait:
             out.note(f"{run.id}  started")
-            run = await at.follow(run.id, 0, Teller(out, texts).tell)
+            run = await at.follow(run.id, 0, Teller(out, texts).tell, Blocked(out.note))
             out.document(run)
             human.print_what_next(out, run)
             return exit_of(run)
@@ -96,7 +97,7 @@ async def watch(found: argparse.Namespace, settings: Settings, out: Output) -> i
     """Follow a run until it ends or a person is asked."""
     teller = Teller(out, {})
     async with desk(found, settings, out) as at:
-        run = await at.follow(found.id, found.after, teller.tell)
+        run = await at.follow(found.id, found.after, teller.tell, Blocked(out.note))
     out.document(Watched(**msgspec.structs.asdict(run), events=teller.told))
     human.print_what_next(out, run)
     return exit_of(run)

@@ -28,7 +28,6 @@ def test_json_behind_two_dashes_is_a_text() -> None:
 def test_help_lists_what_there_is(cli: Cli) -> None:
     text = cli.process("--help").out
     assert all(f"\n    {name} " in text for name in COMMANDS) and "exit codes:" in text
-    assert "export" not in text
 
 
 def test_log_lines_as_json_have_their_ids() -> None:

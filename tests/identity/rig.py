@@ -33,6 +33,7 @@ SECRET = "the keyring of these tests is known to the tests"
 GITHUB_SECRET = "what GitHub signs with, in these tests"
 EVIDENCE_SECRET = "what programs sign with, in these tests"
 PERMISSIONS = ("read", "start", "approve", "resolve", "evidence", "admin")
+WEBHOOK = "/v1/webhooks/github"
 HOST = "http://127.0.0.1"
 STRANGER = Account("somebody", 77, "User")
 
@@ -43,6 +44,12 @@ def token_of(permission: str) -> str:
 
 
 SETTING = "; ".join(f"{p}-holder {p} {token_of(p)}" for p in PERMISSIONS)
+
+
+def signed(raw: bytes, event: str = "issue_comment", secret: str = GITHUB_SECRET) -> dict[str, str]:
+    """The headers of a delivery, signed as GitHub signs."""
+    signature = "sha256=" + hmac.new(secret.encode(), raw, hashlib.sha256).hexdigest()
+    return {"X-GitHub-Event": event, "X-Hub-Signature-256": signature, "Content-Type": "application/json"}
 
 
 class Rig:
@@ -92,9 +99,7 @@ class Rig:
 
     async def deliver(self, raw: bytes, *, event: str = "issue_comment", secret: str = GITHUB_SECRET) -> httpx.Response:
         """POST a delivery, signed as GitHub signs."""
-        signature = "sha256=" + hmac.new(secret.encode(), raw, hashlib.sha256).hexdigest()
-        headers = {"X-GitHub-Event": event, "X-Hub-Signature-256": signature, "Content-Type": "application/json"}
-        return await self.http.post("/v1/webhooks/github", content=raw, headers=headers)
+        return await self.http.post(WEBHOOK, content=raw, headers=signed(raw, event, secret))
 
     async def ask(
         self, method: str, path: str, body: object = None, *, token: str | None = None, headers: Mapping[str, str] = {}

@@ -92,7 +92,7 @@ def hidden(answer: httpx.Response) -> dict[str, str]:
     return {name: html.unescape(value) for name, value in found}
 
 
-async def test_scanners_and_previews_change_nothing(rig: Rig) -> None:
+async def test_c022_scanners_and_previews_change_nothing(rig: Rig) -> None:
     row = await asked(rig)
     before = await rig.sf.snapshot(row.run_id)
     paths = [path_to(rig, row), path_to(rig, row, person="ann")]

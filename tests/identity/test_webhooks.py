@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from surefoot.server.tokens import Tokens, read_given
 from surefoot.testing.github_state import stamp
 from surefoot.testing.world import BOT
 from tests.github.rig import NUMBER, REPO
-from tests.identity.rig import EVIDENCE_SECRET, GITHUB_SECRET, SECRET, STRANGER, Rig, rig_of, token_of
+from tests.identity.rig import EVIDENCE_SECRET, GITHUB_SECRET, SECRET, STRANGER, WEBHOOK, Rig, rig_of, signed, token_of
+from tests.server.rig import serving
 
 
 async def test_a_comment_with_our_marker_settles_the_step_at_once(
@@ -46,6 +48,39 @@ async def test_a_delivery_that_comes_again_changes_nothing(folder: Path, monkeyp
         for again, outcome in ((raw, "repeated"), (raw + b" ", "known"), (raw + b" ", "repeated")):
             assert (await rig.deliver(again)).json() == {"outcome": outcome}
         assert await rig.sf.snapshot(run_id) == done
+        assert len(rig.world.requests("POST")) == 1
+
+
+async def test_c058_a_delivery_five_times_at_once_on_two_processes_counts_once(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig_of(folder, monkeypatch) as rig:
+        run_id = await rig.in_doubt()
+        raw = rig.delivery()
+        # In the setting a comma stands between two secrets.
+        theirs = GITHUB_SECRET.replace(",", "")
+        settings = {"SUREFOOT_STORE": rig.sf.url, "SUREFOOT_SECRET": SECRET, "SUREFOOT_GITHUB_WEBHOOK_SECRET": theirs}
+        with serving(tmp_path, more=settings) as other:
+
+            async def at_the_other(delivery_id: str) -> object:
+                headers = {**signed(raw, secret=theirs), "X-GitHub-Delivery": delivery_id}
+                return (await asyncio.to_thread(other.ask, "POST", WEBHOOK, raw=raw, headers=headers)).record()
+
+            async def here() -> object:
+                return (await rig.deliver(raw)).json()
+
+            first = await asyncio.gather(*(at_the_other("the one") if n % 2 else here() for n in range(5)))
+            done = await rig.sf.wait(run_id, timeout=20)
+            again = await asyncio.gather(at_the_other("another one"), here())
+        outcomes = sorted(str(dict(answer)["outcome"]) for answer in first if isinstance(answer, dict))
+        assert len(outcomes) == 5 and outcomes.count("settled") == 1, first
+        assert set(outcomes) <= {"settled", "known", "repeated"}, first
+        assert list(again) == [{"outcome": "repeated"}] * 2
+        assert done.status == "completed"
+        # A look that was under way may still be written down; what was found stands once.
+        (step,) = [s for s in (await rig.sf.snapshot(run_id)).steps if s.type == "tool_call"]
+        assert step.external_resource_id == str(rig.comment.id)
+        assert [e.source for e in step.evidence if e.verdict == "found"] == ["webhook"]
         assert len(rig.world.requests("POST")) == 1
 
 

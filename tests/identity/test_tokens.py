@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hmac
+import http.client
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,10 @@ from surefoot.runtime.secrets import EnvironmentSecrets
 from surefoot.server import tokens as module
 from surefoot.server.tokens import Given, Holder, Tokens, check_permission, hash_of, read_given
 from surefoot.store.sqlite import SqliteStore
+from tests.cli.rig import Cli
+from tests.server.rig import serving
 from tests.store.bench import ShiftedClock
+from tests.support import eventually_sync
 
 SECRET = "8f0c" * 16
 
@@ -212,3 +217,35 @@ async def test_a_holder_does_not_show_its_secret(tokens: Tokens, folder: Path) -
     found = await tokens.find(session, "session")
     assert found is not None and found.secret and found.secret in session
     assert found.secret not in repr(found)
+
+
+def test_a_revoked_tokens_stream_ends_and_start_alone_reads_nothing(tmp_path: Path) -> None:
+    cli = Cli(tmp_path)
+    made = {p: cli.json("tokens", "create", p, "--permission", p).record() for p in ("read", "start", "admin")}
+    bearer = {p: {"Authorization": f"Bearer {made[p]['token']}"} for p in made}
+    with serving(tmp_path) as web:
+        started = web.ask(
+            "POST", "/v1/runs", {"agent": "writer", "input": "Go"}, headers={**bearer["start"], "Idempotency-Key": "k"}
+        ).record()
+        path = f"/v1/runs/{started['id']}"
+
+        def waits() -> bool:
+            return web.ask("GET", path, headers=bearer["read"]).record()["status"] == "waiting_for_user"
+
+        eventually_sync(waits, "the question", seconds_max=30)
+        told = web.ask("POST", f"{path}/messages", {"text": "peek"}, headers=bearer["start"]).record()
+        assert told["status"] and not (told["steps"] or told["pending_actions"] or told["created_by"])
+        assert web.ask("GET", path, headers=bearer["start"]).status == 403
+        host, _, port = web.host.rpartition(":")
+        stream = http.client.HTTPConnection(host, int(port), timeout=30)
+        stream.request("GET", f"{path}/events", headers={**bearer["read"], "Accept": "text/event-stream"})
+        answer = stream.getresponse()
+        assert answer.readline().startswith(b"retry:")
+        cli.json("tokens", "revoke", str(made["read"]["id"]))
+        eventually_sync(lambda: web.ask("GET", path, headers=bearer["read"]).status == 401, "the end of the token")
+        time_is_over = time.monotonic() + 1.1
+        eventually_sync(lambda: time.monotonic() > time_is_over, "what was believed to be over")
+        assert web.ask("POST", f"{path}/cancel", headers=bearer["admin"]).status == 202
+        seen = answer.read()
+        assert b"run_started" in seen and b"run_cancelled" not in seen and b"event: end" not in seen
+        stream.close()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 import sys
 
 import pytest
+from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import Route, expect
 
 from tests.page.browsing import Visitors, button, card, shown_events
@@ -267,10 +269,9 @@ async def test_a_decision_while_the_server_is_killed_is_recorded_once(own_stage:
     await button(card(page, action_id), "Approve").click()
     await expect(card(page, action_id)).to_contain_text("The reply did not come.")
     own_stage.serve_again()
-    if not await card(page, action_id).locator(".outcome").count():
-        await expect(card(page, action_id).locator(".outcome").or_(page.get_by_role("alert"))).to_be_visible()
-    if await page.get_by_role("alert").count():
-        await button(card(page, action_id), "Approve").click()
+    # The page may come through by itself just now, which takes the button away.
+    with contextlib.suppress(PlaywrightError):
+        await button(card(page, action_id), "Approve").click(timeout=5_000)
     await expect(card(page, action_id).locator(".outcome")).to_contain_text("Approved, by")
     own_stage.served.until(run_id, "completed")
     assert len(own_stage.sent) == 1

@@ -73,6 +73,18 @@ async def test_c021_of_a_hundred_decisions_at_once_one_wins(folder: Path, outsid
     assert len(outside.sent) == (1 if won == "approve" else 0)
 
 
+async def test_another_answer_under_the_same_key_is_no_repeat(folder: Path, outside: Outside) -> None:
+    async with house(folder, [outside.writer()]) as at:
+        run_id, action_id = await at.asked()
+        first = await at.decide(action_id, "approve", key="ticket-77", reason="fine")
+        again = await at.decide(action_id, "approve", key="ticket-77", reason="fine")
+        assert (first.status_code, again.status_code) == (200, 200) and first.json() == again.json()
+        for other in ({"reason": "not so fine"}, {"reason": "fine", "input_hash": "beef"}):
+            answer = await at.decide(action_id, "approve", other, key="ticket-77")
+            assert code_of(answer) == (409, "already_decided"), other
+        await at.until(run_id, "completed")
+
+
 async def test_a_decision_whose_reply_was_lost_is_answered_again(folder: Path, outside: Outside) -> None:
     doorman = Named(ada=caller("ada"), bob=caller("bob"))
     async with house(folder, [outside.writer()], doorman=doorman) as at:

@@ -53,9 +53,23 @@ async def _decide(ctx: Context, action_id: str, decision: Decision) -> ActionRow
     try:
         await handle.decide(command, step_id=row.action.step_id)
     except AlreadyDecided:
-        if not is_replay((await ctx.store.action(ctx.tenant_id, action_id)).action, decision):
+        row = await ctx.store.action(ctx.tenant_id, action_id)
+        step = await ctx.store.step(ctx.tenant_id, row.action.step_id)
+        if not (is_replay(row.action, decision) and _says_the_same(row, step, decision)):
             raise
     return await ctx.store.action(ctx.tenant_id, action_id)
+
+
+def _says_the_same(row: ActionRow, step: StepRow, decision: Decision) -> bool:
+    """Whether what is said beside the decision is what is recorded: a corrected id, reason or answer is no repeat.
+
+    What is left out says nothing else.
+    """
+    if decision.input_hash not in (None, row.action.input_hash) or decision.reason not in (None, "", row.reason):
+        return False
+    if decision.value not in (None, row.answer):
+        return False
+    return decision.external_resource_id in (None, step.step.external_resource_id, *step.step.receipts)
 
 
 def _redacted(ctx: Context, decision: Decision) -> Decision:

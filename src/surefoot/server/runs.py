@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from msgspec.structs import replace
 
 from surefoot.core.ids import run_of_step
 from surefoot.core.state import RunStatus
@@ -13,7 +14,7 @@ from surefoot.server import sse
 from surefoot.server.openapi import described
 from surefoot.server.problems import Problem
 from surefoot.server.requests import KeyHeader, NeededKeyHeader, Visitor, body_of, read_key
-from surefoot.server.service import Visit
+from surefoot.server.service import Visit, service_of
 from surefoot.server.wire import (
     Cancelled,
     EventPage,
@@ -71,7 +72,7 @@ async def start(
     finally:
         visit.starting.discard(name)
     snapshot = await visit.sf.snapshot(run.id, visit.language)
-    return reply(snapshot, 201 if made else 200, {"Location": f"/v1/runs/{run.id}"})
+    return reply(_told(visit, snapshot), 201 if made else 200, {"Location": f"/v1/runs/{run.id}"})
 
 
 @router.get("", summary="List runs", **described({200: RunPage}, 422))
@@ -89,6 +90,20 @@ async def list_runs(
     )
     items = [run_summary(row, visit.language) for row in rows[:limit]]
     return reply(RunPage(items, items[-1].id if len(rows) > limit else None))
+
+
+async def _may_read(request: Request) -> None:
+    """Raises Problem where the caller of a stream may not read any more: its token or session is over."""
+    caller = await service_of(request).doorman.identify(request)
+    if not caller.may("read"):
+        raise Problem(403, "not_permitted", f"{caller.name} may not read any more")
+
+
+def _told(visit: Visit, run: RunSnapshot) -> RunSnapshot:
+    """What a caller who may start runs but not read them is told of one: where it stands, and nothing that is in it."""
+    if visit.caller.may("read"):
+        return run
+    return replace(run, created_by="", steps=[], pending_actions=[], result=None, metadata={})
 
 
 @router.get("/{run_id}", summary="One run", **described({200: RunSnapshot}, 404))
@@ -140,7 +155,7 @@ async def events(
     if sse.MEDIA_TYPE in request.headers.get("accept", ""):
         if ended and after == tail:
             return Response(status_code=204, headers={"Cache-Control": "no-store"})
-        return sse.EventStream(visit.streams.reading(run_id, after, tail))
+        return sse.EventStream(visit.streams.reading(run_id, after, tail), lambda: _may_read(request))
     lines = await visit.sf.store.events(visit.sf.tenant, run_id, after, limit)
     last = lines[-1].sequence if lines else after
     return reply(EventPage([public_event(line) for line in lines], last, ended and last >= tail))
@@ -193,7 +208,7 @@ async def message(visit: Visitor, run_id: str, said: Annotated[NewMessage, Depen
             f'the run has ended: POST /v1/runs with "conversation_id": "{conversation}" goes on',
             details={"conversation_id": conversation},
         ) from None
-    return reply(await visit.sf.snapshot(run_id, visit.language), 202)
+    return reply(_told(visit, await visit.sf.snapshot(run_id, visit.language)), 202)
 
 
 @router.post(
@@ -216,7 +231,7 @@ async def retry(visit: Visitor, run_id: str) -> Response:
     visit.need("start")
     run = await visit.sf.retry(run_id, by=visit.caller.name)
     run = await visit.sf.snapshot(run.id, visit.language)
-    return reply(run, 201, {"Location": f"/v1/runs/{run.id}"})
+    return reply(_told(visit, run), 201, {"Location": f"/v1/runs/{run.id}"})
 
 
 @router.post("/{run_id}/cancel", status_code=202, summary="Cancel a run", **described({202: Cancelled}, 404, 409))
@@ -228,4 +243,6 @@ async def cancel(visit: Visitor, run_id: str) -> Response:
     # The runs of agents that worked for it are cancelled with it: their calls are listed too.
     every = [await visit.sf.snapshot(id, visit.language) for id in dict.fromkeys(run_of_step(one) for one in sent)]
     steps = [step for one in every for step in one.steps if step.id in sent]
+    if not visit.caller.may("read"):
+        steps = [replace(step, input=None, output=None) for step in steps]
     return reply(Cancelled(run.id, run.status, steps), 202)

@@ -39,6 +39,7 @@ def test_every_small_day_holds(first: int) -> None:
     assert all(seen[subject] for subject in ("sleeps", "signals_waited_for", "children", "ticks", "effects")), seen
 
 
+@pytest.mark.prove
 def test_a_day_of_200_runs_holds() -> None:
     seen = judged([play_day(0, runs=DAY_RUNS, seconds=DAY_SECONDS)])
     assert seen["runs"] >= DAY_RUNS and all(seen[subject] for subject in SUBJECTS), seen

@@ -195,6 +195,7 @@ async def test_without_a_secret_nothing_is_announced(folder: Path, monkeypatch: 
                 Announcer(rig.sf, replace(options(receiver), announce_secrets=()), Meters())
 
 
+@pytest.mark.prove
 def test_a_killed_server_is_followed_by_one_that_announces(tmp_path: Path) -> None:
     with receiving() as receiver:
         receiver.answers = [500]

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from surefoot.core.evolve import Recorded
+from surefoot.core.ids import run_of_step
 from surefoot.core.state import (
     Action,
     ActionKind,
@@ -318,6 +319,12 @@ async def read_snapshot(ctx: Context, run_id: str, language: str) -> RunSnapshot
         created_at=iso(row.created_at) or "",
         updated_at=iso(row.updated_at) or "",
     )
+
+
+async def read_calls(ctx: Context, step_ids: Sequence[str], language: str) -> list[StepView]:
+    """The views of calls, which may be those of several runs: agents that work for a run are cancelled with it."""
+    runs = [await read_snapshot(ctx, id, language) for id in dict.fromkeys(run_of_step(one) for one in step_ids)]
+    return [step for run in runs for step in run.steps if step.id in step_ids]
 
 
 def _json(data: bytes | None) -> object:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from surefoot.core.state import Run
 from surefoot.errors import WaitTimeout
 from surefoot.runtime.children import calls_run, may_rest, rests
 from surefoot.runtime.context import Context
 from surefoot.snapshot import RunSnapshot, read_snapshot
+from surefoot.store.port import Following
+
+T = TypeVar("T")
 
 LOOK_AGAIN_SECONDS = 5.0
 """Who waits for a run looks again after this even if nothing was noticed."""
@@ -24,34 +28,40 @@ async def wait_for_rest(ctx: Context, run_id: str, timeout: float | None, *, dri
 
     `driven`: this process has just begun to drive it, so that no first look is needed.
     """
-    end = math.inf if timeout is None else ctx.doors.clock.now().mono + timeout
-    look_s = LOOK_AGAIN_SECONDS
-    with contextlib.closing(ctx.store.follow(run_id, may_rest, seen=driven)) as following:
-        while True:
-            run = await following.changed(min(end - ctx.doors.clock.now().mono, look_s))
-            run = run or (await ctx.store.run(ctx.tenant_id, run_id)).run
-            if await rests(ctx, run):
-                return run
-            look_s = LOOK_AT_OTHERS_SECONDS if calls_run(run) else LOOK_AGAIN_SECONDS
-            if ctx.doors.clock.now().mono >= end:
-                raise await _late(ctx, run)
+
+    async def resting(run: Run) -> Run | None:
+        return run if await rests(ctx, run) else None
+
+    return await _wait(ctx, run_id, timeout, ctx.store.follow(run_id, may_rest, seen=driven), resting)
 
 
 async def wait_until(ctx: Context, run_id: str, until: Until, timeout: float | None) -> RunSnapshot:
     """Wait until `until(snapshot)`; `timeout` in seconds. Raises WaitTimeout, NotFound."""
+    version = 0
+
+    async def fitting(run: Run) -> RunSnapshot | None:
+        nonlocal version
+        # A snapshot reads the whole run. Between two versions it says nothing new, of others' work aside.
+        new, version = run.version != version or calls_run(run), run.version
+        snapshot = await read_snapshot(ctx, run_id, "en") if new else None
+        return snapshot if snapshot is not None and until(snapshot) else None
+
+    return await _wait(ctx, run_id, timeout, ctx.store.follow(run_id), fitting)
+
+
+async def _wait(
+    ctx: Context, run_id: str, timeout: float | None, follower: Following, found: Callable[[Run], Awaitable[T | None]]
+) -> T:
+    """Until `found` has something: asked of the run as it stands now, and whenever it may have changed."""
     end = math.inf if timeout is None else ctx.doors.clock.now().mono + timeout
-    version, look_s = 0, LOOK_AGAIN_SECONDS
-    with contextlib.closing(ctx.store.follow(run_id)) as following:
+    look_s = LOOK_AGAIN_SECONDS
+    with contextlib.closing(follower) as following:
         while True:
             run = await following.changed(min(end - ctx.doors.clock.now().mono, look_s))
             run = run or (await ctx.store.run(ctx.tenant_id, run_id)).run
-            # A snapshot reads the whole run. Between two versions it says nothing new, of others' work aside.
-            new, version = run.version != version or calls_run(run), run.version
+            if (what := await found(run)) is not None:
+                return what
             look_s = LOOK_AT_OTHERS_SECONDS if calls_run(run) else LOOK_AGAIN_SECONDS
-            if new:
-                snapshot = await read_snapshot(ctx, run_id, "en")
-                if until(snapshot):
-                    return snapshot
             if ctx.doors.clock.now().mono >= end:
                 raise await _late(ctx, run)
 

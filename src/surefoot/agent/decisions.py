@@ -89,3 +89,42 @@ class Decisions(ABC):
         if (schema := msgspec.json.decode(row.preview).get("schema")) is not None:
             check_answer(schema, value)
         return await self._decide(action_id, Decision("answer", by, key=key, value=canonical(value), source=source))
+
+    async def decide(
+        self,
+        action_id: str,
+        decision: str,
+        *,
+        by: str,
+        reason: str | None = None,
+        input_hash: str | None = None,
+        external_resource_id: str | None = None,
+        url: str | None = None,
+        value: object = None,
+        key: str | None = None,
+        source: str = "program",
+    ) -> ActionRow:
+        """The decision by its name: approve, reject, answer, or one of the outcomes that `resolve` takes.
+
+        What the named one has no use for is left aside. Raises as `approve` does, and InvalidInput.
+        """
+        match decision:
+            case "approve":
+                return await self.approve(
+                    action_id, by=by, reason=reason, input_hash=input_hash, key=key, source=source
+                )
+            case "reject":
+                return await self.reject(action_id, by=by, reason=reason, input_hash=input_hash, key=key, source=source)
+            case "answer":
+                return await self.answer(action_id, value, by=by, key=key, source=source)
+            case outcome:
+                return await self.resolve(
+                    action_id,
+                    outcome,
+                    by=by,
+                    external_resource_id=external_resource_id,
+                    url=url,
+                    reason=reason,
+                    key=key,
+                    source=source,
+                )

@@ -98,7 +98,7 @@ async def create_run(
     ctx: Context,
     new: NewRun,
     lease_owner: str | None = None,
-    first: Callable[[Draft, Sequence[ProposedCall]], None] | None = None,
+    first: First | None = None,
 ) -> Born:
     """The run, born leased to `lease_owner` where one is given; `first` adds to its first commit what it starts with.
 

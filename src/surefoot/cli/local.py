@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
+import msgspec
+
 from surefoot.agent.agent import Agent
 from surefoot.app import EVENTS_PAGE, Surefoot
 from surefoot.cli.desk import Blocked, Cancelled, Decide, Desk, Listener
@@ -14,7 +16,6 @@ from surefoot.cli.output import Output
 from surefoot.cli.session import entered, opened, person, place
 from surefoot.cli.settings import Settings
 from surefoot.cli.userfile import UserCode
-from surefoot.core.ids import run_of_step
 from surefoot.snapshot import (
     ActionView,
     MessageView,
@@ -24,9 +25,9 @@ from surefoot.snapshot import (
     at_rest,
     message_view,
     public_event,
+    read_calls,
     run_summary,
 )
-from surefoot.store.port import ActionRow
 
 WAIT_SECONDS = 3_600.0
 
@@ -133,9 +134,7 @@ class Local:
         """Stop it."""
         sent = await self._sf.cancel(run_id, by=self._by)
         run = await self.run(run_id)
-        # The runs of agents that worked for it are cancelled with it: their calls are listed too.
-        every = [await self.run(id) for id in dict.fromkeys(run_of_step(one) for one in sent)]
-        return Cancelled(run.id, run.status, [step for one in every for step in one.steps if step.id in sent])
+        return Cancelled(run.id, run.status, await read_calls(self._sf.context, sent, self._language))
 
     async def actions(self, status: str | None, run_id: str | None) -> list[ActionView]:
         """Questions, oldest first."""
@@ -150,25 +149,6 @@ class Local:
 
     async def decide(self, action_id: str, decision: Decide, key: str | None) -> ActionView:
         """Decide about it."""
-        return action_view(await self._decide(action_id, decision, key), self._language)
-
-    async def _decide(self, id: str, d: Decide, key: str | None) -> ActionRow:
-        sf, by, source = self._sf, self._by, place()
-        match d.decision:
-            case "approve":
-                return await sf.approve(id, by=by, reason=d.reason, input_hash=d.input_hash, key=key, source=source)
-            case "reject":
-                return await sf.reject(id, by=by, reason=d.reason, input_hash=d.input_hash, key=key, source=source)
-            case "answer":
-                return await sf.answer(id, d.value, by=by, key=key, source=source)
-            case outcome:
-                return await sf.resolve(
-                    id,
-                    outcome,
-                    by=by,
-                    external_resource_id=d.external_resource_id,
-                    url=d.url,
-                    reason=d.reason,
-                    key=key,
-                    source=source,
-                )
+        named = msgspec.structs.asdict(decision)
+        row = await self._sf.decide(action_id, **named, by=self._by, key=key, source=place())
+        return action_view(row, self._language)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
 from fastapi import APIRouter, Depends, Query, Response
 
 from surefoot.core.people import CHOICES
@@ -90,21 +91,4 @@ async def make_decision(visit: Visit, row: ActionRow, asked: Decide, key: str | 
     if asked.decision not in CHOICES[row.action.kind]:
         names = ", ".join(CHOICES[row.action.kind])
         raise InvalidInput(f"an action of kind {row.action.kind.value} is decided by: {names}", code="wrong_decision")
-    match asked.decision:
-        case "approve":
-            return await sf.approve(id, by=by, reason=asked.reason, input_hash=asked.input_hash, key=key, source=source)
-        case "reject":
-            return await sf.reject(id, by=by, reason=asked.reason, input_hash=asked.input_hash, key=key, source=source)
-        case "answer":
-            return await sf.answer(id, asked.value, by=by, key=key, source=source)
-        case outcome:
-            return await sf.resolve(
-                id,
-                outcome,
-                by=by,
-                external_resource_id=asked.external_resource_id,
-                url=asked.url,
-                reason=asked.reason,
-                key=key,
-                source=source,
-            )
+    return await sf.decide(id, **msgspec.structs.asdict(asked), by=by, key=key, source=source)

@@ -7,7 +7,6 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from msgspec.structs import replace
 
-from surefoot.core.ids import run_of_step
 from surefoot.core.state import RunStatus
 from surefoot.errors import RunEnded
 from surefoot.server import sse
@@ -26,7 +25,7 @@ from surefoot.server.wire import (
     StartRun,
     reply,
 )
-from surefoot.snapshot import RunSnapshot, message_view, public_event, run_summary
+from surefoot.snapshot import RunSnapshot, message_view, public_event, read_calls, run_summary
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"])
 
@@ -240,9 +239,7 @@ async def cancel(visit: Visitor, run_id: str) -> Response:
     visit.need("start")
     sent = await visit.sf.cancel(run_id, by=visit.caller.name)
     run = await visit.sf.snapshot(run_id, visit.language)
-    # The runs of agents that worked for it are cancelled with it: their calls are listed too.
-    every = [await visit.sf.snapshot(id, visit.language) for id in dict.fromkeys(run_of_step(one) for one in sent)]
-    steps = [step for one in every for step in one.steps if step.id in sent]
+    steps = await read_calls(visit.sf.context, sent, visit.language)
     if not visit.caller.may("read"):
         steps = [replace(step, input=None, output=None) for step in steps]
     return reply(Cancelled(run.id, run.status, steps), 202)

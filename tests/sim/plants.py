@@ -19,8 +19,8 @@ from surefoot.runtime import doubt as runtime_doubt
 from surefoot.runtime import handle
 from surefoot.runtime import look as runtime_look
 from surefoot.store.port import Append, StepRow
+from surefoot.store.rows import append_rows, guard_values
 from surefoot.store.sqlite import jobs
-from surefoot.store.sqlite.rows import append_rows, guard_values
 from surefoot.store.sqlite.store import SqliteStore
 from surefoot.store.sqlite.writer import Transaction
 

@@ -8,8 +8,8 @@ from surefoot.core.ids import run_of_step
 from surefoot.core.state import TERMINAL, Instant, Run
 from surefoot.errors import Conflict, KeyReused, LeaseLost, NotAllowed, NotFound, RunEnded, SurefootError
 from surefoot.store.port import Append, Create
+from surefoot.store.rows import Written, append_rows, create_rows, guard_values, run_values
 from surefoot.store.sqlite.file import SqliteFile
-from surefoot.store.sqlite.rows import Written, append_rows, create_rows, guard_values, run_values
 from surefoot.store.sqlite.writer import Job, Transaction, Undo
 
 

@@ -11,8 +11,8 @@ from surefoot.core.evolve import Recorded
 from surefoot.core.state import Attempt, Run, Step
 from surefoot.doors import Clock
 from surefoot.errors import NotFound, Unreadable
+from surefoot.store import records
 from surefoot.store.port import ActionRow, EvidenceRow, KeyOwner, MessageRow, RunRow, StepRow
-from surefoot.store.sqlite import records
 from surefoot.store.sqlite.file import Busy, Row, SqliteFile
 from surefoot.store.sqlite.writer import BUSY_SECONDS_MAX, PAUSE_SECONDS_MAX, PAUSE_SECONDS_MIN, locked
 

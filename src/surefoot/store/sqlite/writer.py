@@ -24,8 +24,8 @@ from surefoot.errors import (
     SurefootError,
     Unreadable,
 )
+from surefoot.store.rows import FLUSH_ORDER, Values
 from surefoot.store.sqlite.file import Busy, NotCommitted, SqliteFile
-from surefoot.store.sqlite.rows import FLUSH_ORDER, Values
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""What holds for every test: no settings or keys of the person who runs them, and no deadlines for Hypothesis."""
+"""What holds for every test: nothing of the person who runs them, no deadlines for Hypothesis, one choice of store."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+
+from tests.places import KINDS, Databases, Place, chosen, kinds_of
+from tests.postgres import Session
 
 # A shared machine is slow at times, which is no finding. A failing example is printed as a line to paste into the test.
 settings.register_profile("house", deadline=None, print_blob=True)
@@ -18,6 +21,72 @@ _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 for _name in list(os.environ):
     if _name in _OWN or _name.startswith("SUREFOOT_") or _name.upper() in _PROXIES:
         del os.environ[_name]
+
+
+STORE = os.environ.get("TESTS_STORE", "sqlite")
+_SESSION = pytest.StashKey[Session]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--store`: one parameter chooses the store of every test that touches one."""
+    text = "the store that tests run on (default: $TESTS_STORE, else sqlite)"
+    parser.addoption("--store", choices=[*KINDS, "both"], default=STORE, help=text)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """This process takes part in the session's PostgreSQL, which is started when a test asks for it."""
+    config.stash[_SESSION] = Session()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """This process needs it no longer."""
+    config.stash[_SESSION].end()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that touches a store is two tests where both are chosen."""
+    if "store_kind" in metafunc.fixturenames and len(chosen(metafunc.config)) > 1:
+        metafunc.parametrize(
+            "store_kind", kinds_of(metafunc.definition, metafunc.config), scope="session", indirect=True
+        )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What only the other store has is not a test of this session."""
+    left_out = [item for item in items if not kinds_of(item, config)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.fixture(scope="session")
+def store_kind(request: pytest.FixtureRequest) -> str:
+    """sqlite or postgres."""
+    return str(getattr(request, "param", chosen(request.config)[0]))
+
+
+@pytest.fixture(scope="session")
+def databases(request: pytest.FixtureRequest) -> Iterator[Databases]:
+    """Databases on the session's PostgreSQL."""
+    made = Databases(request.config.stash[_SESSION])
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def place(store_kind: str, databases: Databases, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    """Stores of this test alone."""
+    made = Place(store_kind, databases)
+    for name, value in made.secret.items():
+        monkeypatch.setenv(name, value)
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def store_url(place: Place) -> str:
+    """The URL of this test's store."""
+    return place.url
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -11,8 +11,9 @@ import pytest
 
 from surefoot.connectors import github_api, github_app
 from surefoot.testing.world import TOKEN
-from tests.connectors.databases import Database, PostgresDatabase, SqliteDatabase, postgres_server
+from tests.connectors.databases import Database, PostgresDatabase, SqliteDatabase
 from tests.connectors.rig import ToolSim
+from tests.places import Databases
 
 RAM_DISK = Path("/dev/shm")
 
@@ -41,9 +42,11 @@ def sim(folder: Path) -> ToolSim:
 
 
 @pytest.fixture(scope="session")
-def postgres_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with postgres_server(tmp_path_factory.mktemp("postgres")) as uri:
-        yield uri
+def postgres_uri(databases: Databases) -> Iterator[str]:
+    """A database of the user's, in which surefoot has nothing."""
+    name = databases.fresh(empty=True)
+    yield databases.url(name)
+    databases.drop(name)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

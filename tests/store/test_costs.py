@@ -19,7 +19,7 @@ from tests.store.build import TENANT, Story, new_run
 from tests.store.conftest import SqliteBench
 from tests.support import eventually
 
-pytestmark = pytest.mark.store_sqlite
+pytestmark = pytest.mark.sqlite_only("pages, frames of the log and query plans are SQLite's own")
 
 
 async def steps(story: Story, count: int) -> None:

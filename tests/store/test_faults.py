@@ -21,7 +21,7 @@ from surefoot.store.sqlite import SqliteStore
 from tests.store.build import TENANT, Story, names
 from tests.store.conftest import SqliteBench
 
-pytestmark = pytest.mark.store_sqlite
+pytestmark = pytest.mark.sqlite_only("the file is damaged by hand, the disk filled below it")
 
 
 @contextmanager

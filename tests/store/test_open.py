@@ -23,7 +23,7 @@ from tests.store.bench import ShiftedClock
 from tests.store.build import TENANT, Story
 from tests.store.conftest import SqliteBench
 
-pytestmark = pytest.mark.store_sqlite
+pytestmark = pytest.mark.sqlite_only("files, their places, their modes and SQLite's settings")
 
 MOUNTINFO = """\
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw

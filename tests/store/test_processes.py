@@ -20,7 +20,10 @@ from tests.store.conftest import SqliteBench
 from tests.store.helper import Helper
 from tests.support import eventually, eventually_sync
 
-pytestmark = [pytest.mark.store_sqlite, pytest.mark.real_process]
+pytestmark = [
+    pytest.mark.sqlite_only("locks between processes on one file, and a commit of another process seen in it"),
+    pytest.mark.real_process,
+]
 
 AGENTS = {"reviewer": "1"}
 Start = Callable[..., Helper]

@@ -1,0 +1,182 @@
+"""Where a test's store is: one parameter, `--store`, says which of the two stores the tests run on.
+
+A test that touches a store takes the fixture `place` (or `store_url`) and asks it for the URL. What only one store has
+is marked with the reason: `@pytest.mark.sqlite_only("the file is damaged by hand")`, `postgres_only` likewise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Thread
+
+import psycopg
+import pytest
+
+from surefoot.http import system_doors
+from surefoot.store.open import open_store
+from tests.postgres import Server, Session
+
+KINDS = ("sqlite", "postgres")
+ONLY = {"sqlite": "sqlite_only", "postgres": "postgres_only"}
+SECRET = "the-keyring-of-tests-on-postgresql-is-known"
+TEMPLATE = "surefoot_template"
+RAM = Path("/dev/shm")
+
+
+def chosen(config: pytest.Config) -> Sequence[str]:
+    """The stores of this session."""
+    choice = str(config.getoption("--store"))
+    return KINDS if choice == "both" else (choice,)
+
+
+def kinds_of(node: pytest.Item, config: pytest.Config) -> list[str]:
+    """The stores that a test runs on in this session."""
+    only = [kind for kind, mark in ONLY.items() if node.get_closest_marker(mark) is not None]
+    return [kind for kind in chosen(config) if not only or kind in only]
+
+
+class Databases:
+    """Databases on the session's PostgreSQL, as this process makes them."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._connection: psycopg.Connection | None = None
+        self._sockets = ""
+        self._count = 0
+
+    def _server(self) -> psycopg.Connection:
+        if self._connection is None:
+            self._sockets = self._session.server()
+            self._connection = psycopg.connect(self.url("postgres"), autocommit=True)
+        return self._connection
+
+    def url(self, name: str) -> str:
+        """Where a database is."""
+        return Server.url_at(self._sockets, name)
+
+    def fresh(self, *, empty: bool = False) -> str:
+        """The name of a new database: one that surefoot has opened already, or one with nothing in it."""
+        server = self._server()
+        self._count += 1
+        name = f"t{os.getpid()}_{self._count}"
+        template = "template0" if empty else self._template(server)
+        server.execute(f"CREATE DATABASE {name} TEMPLATE {template}".encode())
+        return name
+
+    def drop(self, name: str) -> None:
+        """Remove a database, whoever still uses it."""
+        self._server().execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
+
+    def close(self) -> None:
+        """The end of this process."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def _template(self, server: psycopg.Connection) -> str:
+        """Made once in a session: a copy of it costs a tenth of what all migrations cost."""
+        if find_spec("surefoot.store.postgres") is None:
+            return "template0"
+        made = "SELECT FROM pg_database WHERE datname = %s AND datistemplate"
+        if server.execute(made, (TEMPLATE,)).fetchone() is None:
+            server.execute("SELECT pg_advisory_lock(1)")
+            try:
+                if server.execute(made, (TEMPLATE,)).fetchone() is None:
+                    server.execute(f"CREATE DATABASE {TEMPLATE} TEMPLATE template0".encode())
+                    _open_once(self.url(TEMPLATE))
+                    server.execute(f"ALTER DATABASE {TEMPLATE} IS_TEMPLATE true".encode())
+            finally:
+                server.execute("SELECT pg_advisory_unlock(1)")
+        return TEMPLATE
+
+
+def _open_once(url: str) -> None:
+    async def opened() -> None:
+        store = await open_store(url, system_doors())
+        await store.close()
+
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            asyncio.run(opened())
+        except BaseException as error:
+            failed.append(error)
+
+    # The test that asks first may have an event loop of its own.
+    thread = Thread(target=run)
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+
+
+class Place:
+    """Stores for one test, on the store that this session runs on: new ones, which no other test has used."""
+
+    def __init__(self, kind: str, databases: Databases) -> None:
+        self.kind = kind
+        self.folder = Path(tempfile.mkdtemp(prefix="surefoot-place-", dir=RAM if RAM.is_dir() else None))
+        self._databases = databases
+        self._urls: dict[str, str] = {}
+        self._names: list[str] = []
+        self._count = 0
+
+    @property
+    def url(self) -> str:
+        """The test's store."""
+        return self.named("store")
+
+    @property
+    def path(self) -> Path:
+        """The file of the test's store. For tests of SQLite's own mechanism."""
+        assert self.kind == "sqlite", "only SQLite's store is a file"
+        return self.folder / "store.db"
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """What a process of the test has to be given so that it uses the test's store."""
+        return {"SUREFOOT_STORE": self.url, **self.secret}
+
+    @property
+    def secret(self) -> Mapping[str, str]:
+        """The keyring: SQLite keeps one beside its file, PostgreSQL has to be given one."""
+        return {} if self.kind == "sqlite" else {"SUREFOOT_SECRET": SECRET}
+
+    def named(self, name: str) -> str:
+        """The store of this name; the same name gives the same one."""
+        if name not in self._urls:
+            self._urls[name] = f"sqlite:///{self.folder / name}.db" if self.kind == "sqlite" else self._database()
+        return self._urls[name]
+
+    def fresh(self) -> str:
+        """One more store."""
+        self._count += 1
+        return self.named(f"fresh-{self._count}")
+
+    def empty(self) -> str:
+        """One more that nobody has ever opened: no table in it."""
+        return self.fresh() if self.kind == "sqlite" else self._database(empty=True)
+
+    def drop(self, url: str) -> None:
+        """A store is not needed any more: for tests that make hundreds."""
+        name = url.partition("?")[0].rpartition("/")[2]
+        if self.kind == "postgres" and name in self._names:
+            self._names.remove(name)
+            self._databases.drop(name)
+
+    def remove(self) -> None:
+        """The end of the test."""
+        for name in self._names:
+            self._databases.drop(name)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _database(self, *, empty: bool = False) -> str:
+        name = self._databases.fresh(empty=empty)
+        self._names.append(name)
+        return self._databases.url(name)

@@ -28,7 +28,6 @@ from surefoot.agent.texts import TextFrame, Texts, frames
 from surefoot.agent.tools import DECLARED, Tool, ToolCall
 from surefoot.core import policy
 from surefoot.core.canonical import check_key
-from surefoot.core.decide import add_message
 from surefoot.core.people import Decision
 from surefoot.core.redact import Redactor
 from surefoot.core.state import ActionKind, Run, Step
@@ -38,10 +37,11 @@ from surefoot.errors import InvalidInput, NotFound, WaitTimeout
 from surefoot.http import system_doors
 from surefoot.runtime.children import cancel_tree
 from surefoot.runtime.context import Context
-from surefoot.runtime.deciding import decide_about, handle_of, report_about
+from surefoot.runtime.deciding import decide_about, report_about
 from surefoot.runtime.look import verdict_look
 from surefoot.runtime.loop import Loop, PerformLoop
 from surefoot.runtime.registry import Registry, rules_of
+from surefoot.runtime.saying import say
 from surefoot.runtime.secrets import EnvironmentSecrets, load_keyring
 from surefoot.runtime.tracing import process_tracing
 from surefoot.runtime.waiting import signal_run
@@ -332,13 +332,16 @@ class Surefoot(Decisions):
         row = await self.store.run(self.tenant, run_id)
         return await self.store.messages(self.tenant, row.run.conversation_id)
 
-    async def message(self, run_id: str, text: str, *, by: str = "program") -> None:
-        """A user message; it waits until every open call has its result. Raises RunEnded, NotFound."""
+    async def message(self, run_id: str, text: str, *, key: str | None = None, by: str = "program") -> bool:
+        """A user message; it waits until every open call has its result. Raises RunEnded, NotFound, InvalidInput.
+
+        False where the same message came before under this `key`, to this run. Raises KeyReused for another text.
+        """
+        check_key(key)
         body = user_body(self.redactor.text(given_text(text, "text")))
-        message_id = new_id(self.context, "msg")
-        handle = await handle_of(self.context, run_id)
-        await handle.decide(lambda d: add_message(d, message_id, "user", body))
+        new = await say(self.context, run_id, body, key)
         self._wake(run_id)
+        return new
 
     async def signal(
         self, run_id: str, name: str, value: object = None, *, key: str | None = None, by: str = "program"

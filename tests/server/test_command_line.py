@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
+import msgspec
 import pytest
 
+from surefoot.cli.desk import Blocked
+from surefoot.cli.remote import Remote
+from surefoot.core.state import Instant
+from surefoot.doors import SystemClock
+from surefoot.errors import NotFound, StoreUnavailable
+from surefoot.http import system_doors
+from surefoot.snapshot import RunEvent
 from tests.cli.rig import Cli
+from tests.server.house import Outside, house
 from tests.server.rig import Served, serving
+from tests.support import eventually
 
 
 @pytest.fixture(scope="module")
@@ -98,10 +110,133 @@ def test_wrong_use_is_refused_before_anything_is_asked(cli: Cli, web: Served) ->
         ("doctor", "--url", web.url),
         ("runs", "list", "--url", web.url, "--store", "sqlite:///x.db"),
         ("runs", "start", "writer", "Go", "--by", "eve", "--url", web.url),
+        ("runs", "list", "--tenant", "acme", "--url", web.url),
+        ("actions", "link", "act_none", "--url", web.url),
     ):
         assert (cli.json(*words).code, cli.json(*words).error) == (2, "wrong_use"), words
     for url in ("127.0.0.1:8100", "ftp://x", "http://"):
         assert cli.json("runs", "list", "--url", url).error == "bad_setting"
+
+
+PLACE = "https://agents.example"
+
+
+def test_a_server_in_the_environment_is_not_forgotten(cli: Cli) -> None:
+    at = {"SUREFOOT_URL": PLACE}
+    for words in (
+        ("doctor",),
+        ("export",),
+        ("prune",),
+        ("tokens", "list"),
+        ("tokens", "create", "anna", "--permission", "read"),
+        ("actions", "link", "act_none"),
+        ("db", "upgrade"),
+    ):
+        refused = cli.run(*words, "--json", more={**at, "SUREFOOT_STORE": ""})
+        assert (refused.code, refused.error) == (2, "wrong_use") and PLACE in refused.out, words
+        assert "--store" in refused.out, "it names the way on"
+    for flag in ("--by", "--tenant"):
+        refused = cli.run("runs", "cancel" if flag == "--by" else "show", "run_none", flag, "eve", "--json", more=at)
+        assert (refused.code, refused.error) == (2, "wrong_use") and "token" in refused.out, flag
+    decided = cli.run("actions", "approve", "act_none", "--by", "eve", "--json", more=at)
+    assert decided.error == "wrong_use", "nobody decides in another's name by an option that is dropped"
+    named = "sqlite:///surefoot.db"
+    assert cli.run("doctor", "--store", named, more=at).code == 0
+    assert cli.run("doctor", more={**at, "SUREFOOT_STORE": named}).code == 0
+    own = cli.run("runs", "list", "--store", named, "--json", more=at)
+    assert own.code == 0 and isinstance(own.value(), list), "a flag stands before the environment"
+
+
+def test_no_store_is_made_where_a_server_is_meant(tmp_path: Path) -> None:
+    cli = Cli(tmp_path)
+    for words in (("doctor",), ("export",), ("prune",), ("tokens", "list"), ("runs", "list"), ("actions", "link", "x")):
+        assert cli.run(*words, more={"SUREFOOT_URL": "http://127.0.0.1:1", "SUREFOOT_STORE": ""}).code != 0
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["agents.py"]
+
+
+def test_a_message_that_is_said_again_under_its_key_is_one(cli: Cli, web: Served) -> None:
+    run_id, action_id = web.asked("writer", key="talkative")
+    for at in (("--url", web.url), ()):
+        for _ in range(2):
+            assert cli.json("runs", "message", run_id, "Mind the tests.", "--key", "m", *at).code == 0
+        other = cli.json("runs", "message", run_id, "Mind the docs.", "--key", "m", *at)
+        assert (other.code, other.error) == (5, "key_reused")
+    conversation = web.get(f"/v1/runs/{run_id}/messages").record()
+    assert isinstance(conversation["queued"], list) and len(conversation["queued"]) == 1
+    assert web.decide(action_id, "reject").status == 200
+
+
+def test_a_link_says_when_it_leads_to_this_machine_only(cli: Cli, web: Served) -> None:
+    _, action_id = web.asked("writer", key="linked")
+    guessed = cli.json("actions", "link", action_id)
+    assert str(guessed.record()["url"]).startswith("http://127.0.0.1:8100/links/") and "--public-url" in guessed.err
+    for words, more in (((), {"SUREFOOT_PUBLIC_URL": PLACE}), (("--public-url", f"{PLACE}/"), {})):
+        told = cli.run("actions", "link", action_id, *words, "--json", more=more)
+        assert str(told.record()["url"]).startswith(f"{PLACE}/links/") and told.err == ""
+    assert cli.json("actions", "link", action_id, "--public-url", "agents.example").error == "bad_setting"
+
+
+class Impatient:
+    """A clock whose waits are short; it remembers how long they would have been."""
+
+    def __init__(self) -> None:
+        self.waits: list[float] = []
+        self._clock = SystemClock()
+
+    def now(self) -> Instant:
+        return self._clock.now()
+
+    def boot_id(self) -> str:
+        return self._clock.boot_id()
+
+    async def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        await self._clock.sleep(0.01)
+
+
+async def test_who_follows_waits_for_a_server_that_is_down_and_misses_nothing(tmp_path: Path) -> None:
+    clock, notes, told = Impatient(), list[str](), list[int]()
+    doors = msgspec.structs.replace(system_doors(), clock=clock)
+
+    def tell(events: Sequence[RunEvent], tools: object) -> None:
+        told.extend(event.sequence for event in events)
+
+    with serving(tmp_path) as first:
+        run_id, action_id = first.asked("writer")
+        assert first.decide(action_id, "approve").status == 200
+        first.until(run_id, "completed")
+        gate_id = str(first.start("gatekeeper").record()["id"])
+        async with Remote(first.url, None, "en", notes.append, doors) as at:
+            following = asyncio.ensure_future(at.follow(gate_id, 0, tell, Blocked(notes.append)))
+            await eventually(lambda: "begun" in "".join(Cli(tmp_path).sent), "the call to begin", seconds_max=30)
+            await asyncio.to_thread(first.kill)
+            await eventually(lambda: len(clock.waits) > 40, "many tries of a server that is down")
+            assert not following.done()
+            assert [line for line in notes if "waiting for the server" in line] == notes and len(notes) == 1
+            assert max(clock.waits) <= 10.0 and sum(clock.waits) > 60.0, "with back-off, for much longer than 3 s"
+            (tmp_path / "gate").touch()
+            with serving(tmp_path, port=first.port) as second:
+                run = await asyncio.wait_for(following, 60)
+                last = second.get(f"/v1/runs/{gate_id}").record()["last_event_sequence"]
+    assert "answers again" in notes[1] and run.last_event_sequence == last
+    assert told == list(range(1, run.last_event_sequence + 1))
+
+
+async def test_what_another_try_does_not_mend_ends_the_watch(folder: Path, outside: Outside) -> None:
+    async with house(folder, [outside.writer()]) as at:
+        run_id, _ = await at.asked()
+        url, notes = at.running.url, list[str]()
+        async with Remote(url, None, "en", notes.append) as desk:
+            with pytest.raises(NotFound):
+                await desk.follow("run_none", 0, lambda events, tools: None, Blocked(notes.append))
+            run = await desk.follow(run_id, 0, lambda events, tools: None, Blocked(notes.append))
+    assert run.status == "waiting_for_user" and notes == []
+    async with Remote(
+        url, None, "en", notes.append, msgspec.structs.replace(system_doors(), clock=Impatient())
+    ) as desk:
+        with pytest.raises(StoreUnavailable) as never_there:
+            await desk.follow(run_id, 0, lambda events, tools: None, Blocked(notes.append))
+    assert never_there.value.code == "server_unreachable", "an address at which nobody ever answered may be wrong"
 
 
 def test_a_server_out_of_reach_is_said_so(cli: Cli, web: Served, monkeypatch: pytest.MonkeyPatch) -> None:

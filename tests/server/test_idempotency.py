@@ -1,4 +1,4 @@
-"""Idempotency-Key on POST /v1/runs: C057."""
+"""Idempotency-Key on POST /v1/runs (C057), and on messages."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import pytest
 
 from surefoot.core.state import Run
-from tests.server.house import Outside, code_of, house
+from tests.server.house import KEY, Outside, code_of, house
 from tests.server.rig import serving
 
 
@@ -65,3 +66,47 @@ def test_c057_fifty_at_once_on_two_processes_make_one_run(tmp_path: Path) -> Non
         assert len(ids) == 1
         assert [str(run["id"]) for run in one.get("/v1/runs").items()] == list(ids)
         assert one.start("talker", key="the key").status == two.start("talker", key="the key").status == 200
+
+
+async def test_a_message_under_a_key_is_one_message(folder: Path, outside: Outside) -> None:
+    async with house(folder, [outside.writer()]) as at:
+        run_id, action_id = await at.asked()
+        path = f"/v1/runs/{run_id}/messages"
+
+        async def say(text: str, key: str | None) -> httpx.Response:
+            return await at.client.post(path, json={"text": text}, headers={} if key is None else {KEY: key})
+
+        before = (await at.run(run_id))["last_event_sequence"]
+        assert isinstance(before, int)
+        answers = await asyncio.gather(*(say("Mind the tests.", "m") for _ in range(20)))
+        assert {answer.status_code for answer in answers} == {202}
+        assert {answer.json()["id"] for answer in answers} == {run_id}
+        assert (await at.run(run_id))["last_event_sequence"] == before + 1, "one message was written"
+        assert code_of(await say("Mind the docs.", "m")) == (422, "key_reused")
+        assert code_of(await say("Mind the tests.", '"open')) == (400, "idempotency_key_malformed")
+        assert (await say("Mind the tests.", "n")).status_code == 202
+        assert (
+            (await say("Mind the tests.", None)).status_code == (await say("Mind the tests.", None)).status_code == 202
+        )
+        assert len((await at.client.get(path)).json()["queued"]) == 4
+        await at.decide(action_id, "approve")
+        await at.until(run_id, "completed")
+        late = await say("Mind the tests.", "m")
+        assert late.status_code == 202, "it was said while the run was under way: its answer was lost, not the message"
+        assert code_of(await say("Mind the tests.", "too late")) == (409, "run_ended")
+        said = [row for row in (await at.client.get(path)).json()["items"] if row["role"] == "user"]
+        assert len(said) == 1 + 4
+    async with house(folder, [outside.writer()]) as at:
+        again = await at.client.post(path, json={"text": "Mind the tests."}, headers={KEY: "m"})
+        assert again.status_code == 202 and again.json()["id"] == run_id
+
+
+def test_a_message_at_once_on_two_processes_is_one(tmp_path: Path) -> None:
+    with serving(tmp_path) as one, serving(tmp_path) as two, ThreadPoolExecutor(20) as pool:
+        run_id, _ = one.asked("writer")
+        before = one.get(f"/v1/runs/{run_id}").record()["last_event_sequence"]
+        path, body = f"/v1/runs/{run_id}/messages", {"text": "Mind the tests."}
+        answers = list(pool.map(lambda web: web.ask("POST", path, body, headers={KEY: "m"}), [one, two] * 10))
+        assert {answer.status for answer in answers} == {202}
+        after = one.get(f"/v1/runs/{run_id}").record()["last_event_sequence"]
+        assert isinstance(before, int) and after == before + 1

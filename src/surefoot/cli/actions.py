@@ -17,6 +17,10 @@ from surefoot.snapshot import iso
 HOUR_SECONDS = 3_600.0
 PUBLIC_URL_DEFAULT = "http://127.0.0.1:8100"
 """Where `surefoot serve` listens unless it is told otherwise; SUREFOOT_PUBLIC_URL says where people reach it."""
+NO_PUBLIC_URL = (
+    f"surefoot: nothing says where people reach the server (--public-url, SUREFOOT_PUBLIC_URL): this link leads to "
+    f"{PUBLIC_URL_DEFAULT}, so it works on this machine alone, and where `surefoot serve` listens on that port"
+)
 
 Command = Callable[[argparse.Namespace, Settings, Output], Coroutine[None, None, int]]
 
@@ -67,14 +71,18 @@ async def answer(found: argparse.Namespace, settings: Settings, out: Output) -> 
 async def link(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """A signed link to one question. With --for it is that person's authority to decide."""
     from surefoot.server.links import link_to, write_link
+    from surefoot.server.options import Options
 
+    public = Options(public_url=settings.service.get("public_url")).check().public_url
     async with opened(settings, out) as sf:
         row = await sf.store.action(sf.tenant, found.id)
         wall = sf.doors.clock.now().wall
         seconds = found.hours * HOUR_SECONDS
         made = link_to(row.action, sf.tenant, wall, person=found.person, permission=found.permission, seconds=seconds)
         path = write_link(sf.context.keyring, made)
-    url = settings.service.get("public_url", PUBLIC_URL_DEFAULT).rstrip("/") + path
+    if public is None:
+        out.note(NO_PUBLIC_URL)
+    url = (public or PUBLIC_URL_DEFAULT).rstrip("/") + path
     out.document({"url": url, "expires_at": iso(made.expires_at), "person": made.person})
     out.line(url)
     return DONE

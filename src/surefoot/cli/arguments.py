@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NoReturn
 
+from surefoot.cli.settings import on_a_server
 from surefoot.core.state import ActionStatus, RunStatus
 from surefoot.errors import InvalidInput
 
@@ -71,11 +72,10 @@ def _check_server(found: argparse.Namespace) -> None:
     """--url goes with what a server does, in whose name the token says."""
     if not hasattr(found, "url"):
         return
-    if not found.command.startswith(("runs ", "actions ")) or found.command == "actions link":
+    if found.command and not on_a_server(found.command):
         raise InvalidInput(f"{found.command} works on the store itself: leave --url out", code="wrong_use")
-    for name in ("store", "tenant", "by"):
-        if getattr(found, name, None) is not None:
-            raise InvalidInput(f"--url and --{name} do not go together: the server knows it", code="wrong_use")
+    if getattr(found, "store", None) is not None:
+        raise InvalidInput("--url and --store do not go together: the server has its own", code="wrong_use")
 
 
 def parser() -> Parser:
@@ -190,6 +190,7 @@ def _runs(verbs: Commands[Parser], common: Parser) -> None:
     message = _sub(verbs, "message", "say something to a run under way", common)
     message.add_argument("id", metavar="RUN")
     message.add_argument("text", metavar="TEXT", help="- reads stdin")
+    message.add_argument("--key", help="the same message under the same key is one message")
     _by(message)
     signal = _sub(verbs, "signal", "tell a run that something has happened, for its wait_for_signal", common)
     signal.add_argument("id", metavar="RUN")
@@ -219,6 +220,7 @@ def _actions(verbs: Commands[Parser], common: Parser) -> None:
         )
     link = _sub(verbs, "link", "a signed link to one question, for a person", common)
     link.add_argument("id", metavar="ACTION")
+    link.add_argument("--public-url", metavar="URL", help="where people reach the server (SUREFOOT_PUBLIC_URL)")
     link.add_argument("--for", dest="person", metavar="PERSON", help="whoever holds the link decides as this person")
     link.add_argument("--needs", dest="permission", metavar="NAME", help="a permission that it takes besides")
     link.add_argument("--hours", type=_positive, default=LINK_HOURS, help="how long it is good (default: %(default)g)")
@@ -323,10 +325,9 @@ def _count(text: str) -> int:
 
 
 def _port(text: str) -> int:
-    port = _count_or_zero(text)
-    if port > PORT_MAX:
-        raise argparse.ArgumentTypeError(f"{text} is not a port: 0 to {PORT_MAX}")
-    return port
+    if not text.isascii() or not text.isdigit() or len(text) > 5 or int(text) > PORT_MAX:
+        raise argparse.ArgumentTypeError(f"{text[:30]!r} is not a port: give 1 to {PORT_MAX}, or 0 for a free one")
+    return int(text)
 
 
 def _count_or_zero(text: str) -> int:

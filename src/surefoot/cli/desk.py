@@ -74,8 +74,8 @@ class Desk(Protocol):
         """Tell its events until it ends or a person is asked, and where it stands still; the snapshot then."""
         ...
 
-    async def message(self, run_id: str, text: str) -> RunSnapshot:
-        """A message of the user."""
+    async def message(self, run_id: str, text: str, key: str | None) -> RunSnapshot:
+        """A message of the user; the same one under the same key is one."""
         ...
 
     async def signal(self, run_id: str, name: str, value: object, key: str | None) -> bool:

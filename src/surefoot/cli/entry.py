@@ -11,7 +11,7 @@ from pathlib import Path
 
 from surefoot.cli.arguments import COMMANDS, parse, split_json
 from surefoot.cli.output import DONE, INTERRUPTED, UNREACHABLE, CannotWrite, Output, shown
-from surefoot.cli.settings import Settings, read_settings
+from surefoot.cli.settings import Settings, check_place, read_settings
 from surefoot.errors import InvalidInput, SurefootError
 
 BROKEN_PIPE = 141
@@ -58,6 +58,7 @@ def _run(words: Sequence[str], out: Output) -> int:
     if not found.command:
         raise InvalidInput(f"which command? {', '.join(COMMANDS)}; see `surefoot --help`", code="wrong_use")
     settings = read_settings(vars(found), os.environ, Path.cwd())
+    check_place(found.command, vars(found), settings)
     out.language = settings.language
     out.json_lines = getattr(found, "log_format", "text") == "json"
     return _dispatch(found, settings, out)

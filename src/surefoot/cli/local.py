@@ -39,7 +39,7 @@ def desk(
     if settings.url is not None:
         from surefoot.cli.remote import Remote
 
-        return Remote(settings.url, settings.token, out.language)
+        return Remote(settings.url, settings.token, out.language, out.note)
     agents: tuple[Agent, ...] = () if code is None else (code.agent,)
     sf = opened(settings, out, agents, () if code is None else code.tools, worker=worker)
     reads = f"{found.command}" in READS
@@ -117,9 +117,9 @@ class Local:
             blocked.see(run)
             await sf.store.changed(seen, WAIT_SECONDS)
 
-    async def message(self, run_id: str, text: str) -> RunSnapshot:
+    async def message(self, run_id: str, text: str, key: str | None) -> RunSnapshot:
         """A message of the user."""
-        await self._sf.message(run_id, text, by=self._by)
+        await self._sf.message(run_id, text, key=key, by=self._by)
         return await self.run(run_id)
 
     async def signal(self, run_id: str, name: str, value: object, key: str | None) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from http import HTTPStatus
 from types import TracebackType
 from typing import Generic, TypeVar
@@ -28,6 +28,9 @@ SILENCE_SECONDS = 45.0
 TRIES = 4
 """Of a request whose answer does not come: a repeat is answered as the first one, by its key."""
 PAUSE_SECONDS = 0.5
+PAUSE_SECONDS_MAX = 10.0
+"""Between two tries of somebody who waits for a server that is down."""
+UNREADABLE = "server_unreadable"
 KEY_BYTES = 16
 PAGE = 200
 
@@ -71,13 +74,16 @@ class _Problem(msgspec.Struct, frozen=True):
 class Remote:
     """A server, with a token where it wants one. The errors are those that the store itself would raise."""
 
-    def __init__(self, url: str, token: str | None, language: str, doors: Doors | None = None) -> None:
+    def __init__(
+        self, url: str, token: str | None, language: str, note: Callable[[str], None], doors: Doors | None = None
+    ) -> None:
         place = urlsplit(url)
         if place.scheme not in ("http", "https") or not place.netloc or place.query:
             raise InvalidInput(
                 f"--url is {url!r}: give the address of a server, http://127.0.0.1:8100", code="bad_setting"
             )
         self._url = url.rstrip("/")
+        self._note = note
         self._doors = doors or system_doors()
         self._pool = httpcore.AsyncConnectionPool(keepalive_expiry=5.0)
         self._headers = {"Host": place.netloc, "Accept-Language": language, "Accept": "application/json"}
@@ -110,22 +116,26 @@ class Remote:
 
     async def run(self, run_id: str) -> RunSnapshot:
         """One run."""
-        return await self._get(f"/v1/runs/{quote(run_id, safe='')}", RunSnapshot)
+        return await self._get(_run_path(run_id), RunSnapshot)
 
     async def messages(self, run_id: str) -> list[MessageView]:
         """Its conversation."""
-        return await self._pages(f"/v1/runs/{quote(run_id, safe='')}/messages", MessageView, {}, None, None)
+        return await self._pages(f"{_run_path(run_id)}/messages", MessageView, {}, None, None)
 
     async def follow(self, run_id: str, after: int, tell: Listener, blocked: Blocked) -> RunSnapshot:
-        """Tell its events and where it stands still, until it ends or a person is asked. Connects again."""
-        failures = 0
+        """Tell its events and where it stands still, until it ends or a person is asked.
+
+        A server that has answered once and is down then is waited for until it answers again: what was told is not
+        told again, and nothing is left out. Raises what another try does not mend.
+        """
         run = await self.run(run_id)
+        waiting = Waiting(self._url, self._note)
         while True:
             try:
                 async with contextlib.aclosing(self._events(run_id, after)) as events:
                     async for page in events:
-                        failures = 0
-                        run = await self.run(run_id)
+                        run = await self._get(_run_path(run_id), RunSnapshot, tries=1)
+                        waiting.over()
                         if page:
                             after = page[-1].sequence
                             tell(page, {step.id: step.tool_name for step in run.steps})
@@ -133,29 +143,32 @@ class Remote:
                             return run
                         blocked.see(run)
                 await self._doors.clock.sleep(PAUSE_SECONDS)
-            except StoreUnavailable:
-                failures += 1
-                if failures >= TRIES:
+            except StoreUnavailable as problem:
+                if problem.code == UNREADABLE:
                     raise
-                await self._doors.clock.sleep(PAUSE_SECONDS * failures)
+                await self._doors.clock.sleep(waiting.pause_s(problem) * (0.5 + self._doors.entropy.fraction() / 2))
 
-    async def message(self, run_id: str, text: str) -> RunSnapshot:
-        """A message of the user. It is not repeated where its answer is lost: that could be a second message."""
-        path = f"/v1/runs/{quote(run_id, safe='')}/messages"
-        return await self._send(path, RunSnapshot, {"text": text}, tries=1)
+    async def message(self, run_id: str, text: str, key: str | None) -> RunSnapshot:
+        """A message of the user; where the answer is lost, it is sent again under its key, and is one message."""
+        path = f"{_run_path(run_id)}/messages"
+        return await self._send(path, RunSnapshot, {"text": text}, key=key or self._key())
 
     async def signal(self, run_id: str, name: str, value: object, key: str | None) -> bool:
         """A signal; whether it was new."""
-        path, body = f"/v1/runs/{quote(run_id, safe='')}/signals", {"name": name, "value": value}
+        path, body = f"{_run_path(run_id)}/signals", {"name": name, "value": value}
         return (await self._send(path, _Signalled, body, key=key or self._key())).new
 
     async def retry(self, run_id: str) -> RunSnapshot:
         """Take it up in a new run."""
-        return await self._send(f"/v1/runs/{quote(run_id, safe='')}/retry", RunSnapshot)
+        return await self._send(f"{_run_path(run_id)}/retry", RunSnapshot)
 
     async def cancel(self, run_id: str) -> Cancelled:
-        """Stop it."""
-        return await self._send(f"/v1/runs/{quote(run_id, safe='')}/cancel", Cancelled, tries=1)
+        """Stop it. It is not repeated where its answer is lost: a second one would be refused, and tell nothing."""
+        try:
+            return await self._send(f"{_run_path(run_id)}/cancel", Cancelled, tries=1)
+        except StoreUnavailable as problem:
+            text = f"{problem} Whether the cancel arrived is not known: `surefoot runs show {run_id}` says it"
+            raise StoreUnavailable(text, code=problem.code) from None
 
     # People
 
@@ -177,9 +190,8 @@ class Remote:
     def _key(self) -> str:
         return self._doors.entropy.token(KEY_BYTES).hex()
 
-    async def _get(self, path: str, kind: type[T], query: Mapping[str, object] | None = None) -> T:
-        given = {name: value for name, value in (query or {}).items() if value is not None}
-        return _decode(await self._ask("GET", f"{path}?{urlencode(given)}" if given else path), kind)
+    async def _get(self, path: str, kind: type[T], tries: int = TRIES) -> T:
+        return _decode(await self._ask("GET", path, tries=tries), kind)
 
     async def _send(
         self, path: str, kind: type[T], body: object = None, *, key: str | None = None, tries: int = TRIES
@@ -240,7 +252,7 @@ class Remote:
 
     async def _events(self, run_id: str, after: int) -> AsyncGenerator[list[RunEvent], None]:
         """New events as they come; an empty list where there were none for a while, and at the end."""
-        path = f"/v1/runs/{quote(run_id, safe='')}/events"
+        path = f"{_run_path(run_id)}/events"
         headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
         async with self._stream("GET", path, b"", headers, SILENCE_SECONDS) as answer:
             if answer.status != HTTPStatus.OK:
@@ -252,6 +264,35 @@ class Remote:
                 *frames, rest = (rest + piece).split(b"\n\n")
                 yield [event for frame in frames if (event := _event(frame)) is not None]
         yield []
+
+
+class Waiting:
+    """Waits for a server that is down: says so once, and that it is back."""
+
+    def __init__(self, url: str, note: Callable[[str], None]) -> None:
+        self._url = url
+        self._note = note
+        self._failures = 0
+
+    def pause_s(self, problem: StoreUnavailable) -> float:
+        """How long to wait before the next try."""
+        if self._failures == 0:
+            self._note(
+                f"surefoot: waiting for the server ({problem}). This goes on where it was once it answers; Ctrl-C ends "
+                "the waiting, not the run"
+            )
+        self._failures += 1
+        return min(PAUSE_SECONDS * 2.0 ** min(self._failures - 1, 10), PAUSE_SECONDS_MAX)
+
+    def over(self) -> None:
+        """It answers."""
+        if self._failures:
+            self._note(f"surefoot: the server at {self._url} answers again")
+        self._failures = 0
+
+
+def _run_path(run_id: str) -> str:
+    return f"/v1/runs/{quote(run_id, safe='')}"
 
 
 def _query(given: Mapping[str, object]) -> str:
@@ -292,5 +333,5 @@ def _decode(data: bytes, kind: type[T]) -> T:
     except msgspec.MsgspecError as problem:
         raise StoreUnavailable(
             f"the server's answer cannot be read ({problem}): is it another version of surefoot?",
-            code="server_unreachable",
+            code=UNREADABLE,
         ) from None

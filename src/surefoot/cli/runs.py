@@ -138,7 +138,7 @@ def exit_of(run: RunSnapshot) -> int:
 async def message(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """A message of the user; it takes its place once every open call has its result."""
     async with desk(found, settings, out) as at:
-        run = await at.message(found.id, given_text(found.text))
+        run = await at.message(found.id, given_text(found.text), found.key)
     out.document(run)
     out.line(f"{run.id}  the message is written down; the agent sees it before its next turn")
     return DONE

@@ -20,6 +20,11 @@ SERVICE_NAMES = ("public_url", "announce_url", "announce_secret", "github_webhoo
 NAMES = ("store", "tenant", "lease_seconds", "secret", "tokens", "url", *SERVICE_NAMES)
 """Keys of `[tool.surefoot]`; the environment variable of each is SUREFOOT_ and its name in capitals."""
 
+ON_A_SERVER = ("runs", "actions")
+"""Commands that a server does too."""
+ON_THE_STORE = ("actions link", "doctor", "prune", "export", "tokens", "db")
+"""Commands that only the store does. Those that work (`serve`, `worker`) have a store of their own in any case."""
+
 _RELATIVE_FILE = "sqlite:///"
 _ABSOLUTE_FILE = "sqlite:////"
 
@@ -41,6 +46,8 @@ class Settings(msgspec.Struct, frozen=True):
     """A server to which runs and actions commands talk; None: to the store."""
     token: str | None = None
     """What it is shown."""
+    store_named: bool = False
+    """Somebody named the store; False: it is the default."""
 
     def __repr__(self) -> str:
         return f"Settings(store={self.store!r}, tenant={self.tenant!r})"
@@ -66,8 +73,10 @@ def read_settings(flags: Mapping[str, object], environ: Mapping[str, str], folde
     locale = next((environ[n] for n in ("SUREFOOT_LANG", "LC_ALL", "LC_MESSAGES", "LANG") if environ.get(n)), None)
     store = _text(given("store"), STORE_DEFAULT)
     from_file = flags.get("store") is None and not environ.get("SUREFOOT_STORE") and "store" in project
-    url = _text(given("url"), "") or None
+    # A flag says more than what stands in the environment: --store means the store itself.
+    url = None if flags.get("store") is not None else _text(given("url"), "") or None
     return Settings(
+        store_named=given("store") is not None,
         url=url,
         token=None if url is None else _text(_token(flags, environ), "") or None,
         store=_beside(store, file) if from_file else store,
@@ -78,6 +87,34 @@ def read_settings(flags: Mapping[str, object], environ: Mapping[str, str], folde
         service={name: text for name in SERVICE_NAMES if (text := _text(given(name), ""))},
         language=language_of(locale),
     )
+
+
+def check_place(command: str, flags: Mapping[str, object], settings: Settings) -> None:
+    """Raises InvalidInput (`wrong_use`) where a command would drop what it is told, or make a store by surprise.
+
+    A setting for a server may come from the environment, where nobody thinks of it.
+    """
+    if settings.url is None or command.split()[0] not in (*ON_A_SERVER, *ON_THE_STORE):
+        return
+    if on_a_server(command):
+        for name, why in (("by", "its token says whose act it is"), ("tenant", "its token says whose runs")):
+            if flags.get(name) is not None:
+                raise InvalidInput(
+                    f"{command} goes to the server {settings.url}: {why}. Leave --{name} out, or give --store to work "
+                    "on the store itself",
+                    code="wrong_use",
+                )
+    elif not settings.store_named:
+        raise InvalidInput(
+            f"{command} works on the store itself, and SUREFOOT_URL (or `url` in pyproject.toml) names the server "
+            f"{settings.url}: run it where the store is, with --store {settings.store}",
+            code="wrong_use",
+        )
+
+
+def on_a_server(command: str) -> bool:
+    """Whether a server does this; the rest works on the store itself."""
+    return command.split()[0] in ON_A_SERVER and command not in ON_THE_STORE
 
 
 def _token(flags: Mapping[str, object], environ: Mapping[str, str]) -> tuple[str, object] | None:

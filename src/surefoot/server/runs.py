@@ -194,11 +194,17 @@ async def _messages(visit: Visit, run_id: str, cursor: int, limit: int) -> Messa
     summary="A new message",
     **described({202: RunSnapshot}, 404, 409, reads=NewMessage),
 )
-async def message(visit: Visitor, run_id: str, said: Annotated[NewMessage, Depends(body_of(NewMessage))]) -> Response:
-    """A message of the user to a run under way; an ended run answers 409 with how to go on."""
+async def message(
+    visit: Visitor, run_id: str, said: Annotated[NewMessage, Depends(body_of(NewMessage))], key: KeyHeader = None
+) -> Response:
+    """A message of the user to a run under way; an ended run answers 409 with how to go on.
+
+    The same message under the same Idempotency-Key, to the same run, is one message, and is answered as the first
+    time; another text under that key is 422.
+    """
     visit.need("start")
     try:
-        await visit.sf.message(run_id, said.text, by=visit.caller.name)
+        await visit.sf.message(run_id, said.text, key=read_key(key), by=visit.caller.name)
     except RunEnded as ended:
         conversation = (await visit.sf.store.run(visit.sf.tenant, run_id)).run.conversation_id
         raise Problem(

@@ -142,9 +142,9 @@ export class Client {
     return this.request("GET", `/v1/runs/${encodeURIComponent(id)}/messages`, { query, ...options });
   }
 
-  /** Say something to a run under way. */
-  say(id, text, options = {}) {
-    return this.request("POST", `/v1/runs/${encodeURIComponent(id)}/messages`, { body: { text }, ...options });
+  /** Say something to a run under way. Where the reply was lost, say it again with the same key: it is one message. */
+  say(id, text, { key = newKey(), ...options } = {}) {
+    return this.request("POST", `/v1/runs/${encodeURIComponent(id)}/messages`, { body: { text }, key, ...options });
   }
 
   /** Stop a run: {run_id, status, may_have_been_sent}. */

@@ -19,6 +19,7 @@ from surefoot.runtime import doubt as runtime_doubt
 from surefoot.runtime import handle
 from surefoot.runtime import look as runtime_look
 from surefoot.store.port import Append, StepRow
+from surefoot.store.refusals import lost_guard
 from surefoot.store.rows import append_rows, guard_values
 from surefoot.store.sqlite import jobs
 from surefoot.store.sqlite.store import SqliteStore
@@ -87,7 +88,9 @@ def _write_over(job: jobs.AppendJob, tx: Transaction, which: Callable[[Append], 
         job._append, job._written = append, append_rows(append)
         append = msgspec.structs.replace(append, needs_lease=False)
     if tx.file.run("append_guard", guard_values(append, now)) != 1:
-        raise jobs.lost_guard(tx.file, append, now)
+        run = append.after
+        facts = tx.file.one("guard_facts", {"tenant_id": run.tenant_id, "run_id": run.id})
+        raise lost_guard(append, facts, now.mono)
     jobs._write_guarded(tx, job._written)
 
 

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from surefoot.core.ids import run_of_step
-from surefoot.core.state import TERMINAL, Instant, Run
-from surefoot.errors import Conflict, KeyReused, LeaseLost, NotAllowed, NotFound, RunEnded, SurefootError
+from surefoot.core.state import Run
 from surefoot.store.port import Append, Create
+from surefoot.store.refusals import (
+    check_conversation,
+    key_held,
+    lost_guard,
+    made_first,
+    message_placed,
+    parent_ended,
+    run_exists,
+)
 from surefoot.store.rows import Written, append_rows, create_rows, guard_values, run_values
 from surefoot.store.sqlite.file import SqliteFile
 from surefoot.store.sqlite.writer import Job, Transaction, Undo
@@ -27,7 +35,9 @@ class AppendJob(Job[None]):
         """Guard first; a guard that does not hold says which part of it."""
         now = tx.clock.now()
         if tx.file.run("append_guard", guard_values(self._append, now)) != 1:
-            raise lost_guard(tx.file, self._append, now)
+            run = self._append.after
+            facts = tx.file.one("guard_facts", {"tenant_id": run.tenant_id, "run_id": run.id})
+            raise lost_guard(self._append, facts, now.mono)
         _write_guarded(tx, self._written)
 
     def committed(self) -> None:
@@ -55,7 +65,7 @@ class CreateJob(Job[str]):
         self._check_conversation(tx.file)
         self._check_parent(tx.file)
         if tx.file.value("run_exists", {"tenant_id": create.after.tenant_id, "run_id": create.after.id}):
-            raise Conflict(f"run {create.after.id} exists already: mint another id")
+            raise run_exists(create.after.id)
         now = tx.clock.now()
         tx.file.run("run_insert", run_values(create, self._owner, now))
         if self._owner is not None:
@@ -67,30 +77,13 @@ class CreateJob(Job[str]):
         create = self._create
         if create.start_key is None:
             return None
-        row = file.one("run_by_start_key", {"tenant_id": create.after.tenant_id, "start_key": create.start_key})
-        if row is None:
-            return None
-        if row["start_hash"] != create.start_hash:
-            raise KeyReused(
-                f"start key {create.start_key!r} was used for another request, which made {row['id']}: use a new key",
-                details={"run_id": row["id"]},
-            )
-        return str(row["id"])
+        params = {"tenant_id": create.after.tenant_id, "start_key": create.start_key}
+        return made_first(create, file.one("run_by_start_key", params))
 
     def _check_conversation(self, file: SqliteFile) -> None:
         run = self._create.after
         facts = file.one("conversation_facts", {"tenant_id": run.tenant_id, "conversation_id": run.conversation_id})
-        if self._create.new_conversation:
-            if facts is not None:
-                raise Conflict(f"conversation {run.conversation_id} exists already: mint another id")
-        elif facts is None:
-            raise NotFound(f"no conversation {run.conversation_id}")
-        elif facts["run_id"] is not None:
-            raise NotAllowed(
-                f"conversation {run.conversation_id} has {facts['run_id']} under way: send it a message, or wait",
-                code="conversation_busy",
-                details={"run_id": facts["run_id"]},
-            )
+        check_conversation(self._create, facts)
 
     def _check_parent(self, file: SqliteFile) -> None:
         """Nothing begins to work for a run that has ended."""
@@ -99,37 +92,14 @@ class CreateJob(Job[str]):
             return
         parent = run_of_step(run.parent_step_id)
         if not file.value("run_is_open", {"tenant_id": run.tenant_id, "run_id": parent}):
-            raise RunEnded(f"{parent} has ended: nothing is started for it any more")
-
-
-def lost_guard(file: SqliteFile, append: Append, now: Instant) -> SurefootError:
-    """Which part of the guard did not hold. A lost lease comes first: deciding again would not help."""
-    run = append.after
-    facts = file.one("guard_facts", {"tenant_id": run.tenant_id, "run_id": run.id})
-    if facts is None:
-        return NotFound(f"no run {run.id}")
-    if append.token is not None and facts["lease_token"] != append.token:
-        return LeaseLost(f"{run.id}: another worker has the lease; keep what happened as evidence")
-    if append.needs_lease and not _later(facts["lease_until"], now.mono):
-        return LeaseLost(f"{run.id}: the lease is over; keep what happened as evidence")
-    if facts["version"] != append.before.version:
-        return Conflict(
-            f"{run.id} is at version {facts['version']}, not {append.before.version}: reload and decide again"
-        )
-    if append.needs_lease and facts["status"] in TERMINAL:
-        return RunEnded(f"{run.id} is {facts['status']}: nothing more is sent for it")
-    return NotAllowed(f"{run.id}: the approval has expired: ask again", code="approval_expired")
+            raise parent_ended(parent)
 
 
 def _write_guarded(tx: Transaction, written: Written) -> None:
     for key in written.keys:
         if tx.file.run("operation_key_claim", key) != 1:
-            raise Undo(Conflict(f"another step holds the key {key[1]!r}: reload and answer from it"))
+            raise Undo(key_held(key[1]))
     for place in written.places:
         if tx.file.run("message_place", place) != 1:
-            raise Undo(Conflict(f"message {place[6]} does not wait in this conversation: reload and decide again"))
+            raise Undo(message_placed(place[6]))
     tx.later(written.rows)
-
-
-def _later(end: object, now: float) -> bool:
-    return isinstance(end, float) and end > now

@@ -16,10 +16,10 @@ from surefoot.store.port import Append, Claimed, Create, MessageBody
 from surefoot.store.sqlite import leases, upkeep
 from surefoot.store.sqlite.access import SqliteAccess
 from surefoot.store.sqlite.checkpoint import Checkpointer
-from surefoot.store.sqlite.file import SqliteFile
+from surefoot.store.sqlite.file import Busy, SqliteFile
 from surefoot.store.sqlite.jobs import AppendJob, CreateJob
-from surefoot.store.sqlite.watch import Follower, Watch
 from surefoot.store.sqlite.writer import Call, Job, Transaction, Writer
+from surefoot.store.watch import Follower, Watch
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class SqliteStore(SqliteAccess):
         self._file = SqliteFile(self.path, hook)
         self._workers = leases.Workers(self._file, clock)
         self._checkpointer = Checkpointer(self._file)
-        self._watch = Watch(clock, self._look)
+        self._watch = Watch(clock, self._look_now)
         self._writer = Writer(self._file, clock, hook, self._committed)
         self._data_version: object = None
         self._closed = False
@@ -308,6 +308,12 @@ class SqliteStore(SqliteAccess):
     def _committed(self) -> None:
         self._watch.bump()
         self._checkpointer.committed()
+
+    def _look_now(self) -> bool:
+        try:
+            return self._look()
+        except Busy:
+            return False
 
     def _look(self) -> bool:
         if self._workers.due() and (dead := self._workers.dead()):

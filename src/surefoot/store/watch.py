@@ -9,7 +9,6 @@ from collections.abc import Callable
 from surefoot.core.state import Run
 from surefoot.doors import Clock
 from surefoot.errors import StoreError
-from surefoot.store.sqlite.file import Busy
 
 POLL_SECONDS = 0.05
 """Others are noticed within 100 ms: one pause, one look."""
@@ -164,8 +163,8 @@ class Watch:
             await self._clock.sleep(seconds)
 
     def _look_now(self) -> None:
-        # What is wrong with the file is told by the next read or append, not by a wait.
-        with contextlib.suppress(Busy, StoreError):
+        # What is wrong with the store is told by the next read or append, not by a wait.
+        with contextlib.suppress(StoreError):
             if self._look():
                 self.bump_foreign()
 

@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 
 import psycopg
 import pytest
+from psycopg.rows import dict_row
 
 from surefoot.http import system_doors
 from surefoot.store.open import open_store
@@ -27,6 +30,10 @@ ONLY = {"sqlite": "sqlite_only", "postgres": "postgres_only"}
 SECRET = "the-keyring-of-tests-on-postgresql-is-known"
 TEMPLATE = "surefoot_template"
 RAM = Path("/dev/shm")
+TABLES = (
+    b"SELECT tablename AS name, format('%I.%I', schemaname, tablename) AS place FROM pg_tables "
+    b"WHERE schemaname NOT IN ('pg_catalog', 'information_schema')"
+)
 
 
 def chosen(config: pytest.Config) -> Sequence[str]:
@@ -36,7 +43,7 @@ def chosen(config: pytest.Config) -> Sequence[str]:
 
 
 def kinds_of(node: pytest.Item, config: pytest.Config) -> list[str]:
-    """The stores that a test runs on in this session."""
+    """The stores that a test runs on, of those that were chosen."""
     only = [kind for kind, mark in ONLY.items() if node.get_closest_marker(mark) is not None]
     return [kind for kind in chosen(config) if not only or kind in only]
 
@@ -68,6 +75,14 @@ class Databases:
         template = "template0" if empty else self._template(server)
         server.execute(f"CREATE DATABASE {name} TEMPLATE {template}".encode())
         return name
+
+    def copy(self, name: str, to: str | None = None) -> str:
+        """A copy of a database that nobody uses."""
+        server = self._server()
+        self._count += 1
+        made = to if to is not None else f"t{os.getpid()}_{self._count}"
+        server.execute(f"CREATE DATABASE {made} TEMPLATE {name}".encode())
+        return made
 
     def drop(self, name: str) -> None:
         """Remove a database, whoever still uses it."""
@@ -116,6 +131,36 @@ def _open_once(url: str) -> None:
         raise failed[0]
 
 
+Contents = Mapping[str, Sequence[Mapping[str, object]]]
+
+
+def read_contents(url: str) -> Contents:
+    """Every row of every table at a URL, by name: for tests that judge what a store holds."""
+    if url.startswith("sqlite:///"):
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file:
+            file.row_factory = sqlite3.Row
+            names = [str(row[0]) for row in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            return {name: [dict(row) for row in file.execute(f"SELECT * FROM {name}")] for name in names}
+    with psycopg.connect(url, row_factory=dict_row) as conn:
+        found = conn.execute(TABLES).fetchall()
+        return {row["name"]: conn.execute(f"SELECT * FROM {row['place']}".encode()).fetchall() for row in found}
+
+
+def database_of(url: str) -> str:
+    """The name of the database in a URL of PostgreSQL."""
+    return url.partition("?")[0].rpartition("/")[2]
+
+
+def _as_bytes(value: object) -> bytes:
+    return bytes(value) if isinstance(value, bytes | memoryview) else str(value).encode()
+
+
+def bytes_of(value: object) -> bytes:
+    """A value that is bytes."""
+    assert isinstance(value, bytes)
+    return value
+
+
 class Place:
     """Stores for one test, on the store that this session runs on: new ones, which no other test has used."""
 
@@ -126,6 +171,11 @@ class Place:
         self._urls: dict[str, str] = {}
         self._names: list[str] = []
         self._count = 0
+        self._saved = ""
+
+    @property
+    def _name(self) -> str:
+        return database_of(self.url)
 
     @property
     def url(self) -> str:
@@ -163,9 +213,66 @@ class Place:
         """One more that nobody has ever opened: no table in it."""
         return self.fresh() if self.kind == "sqlite" else self._database(empty=True)
 
+    def held(self) -> Mapping[str, bytes]:
+        """Everything that the test's stores hold, as bytes: what must not hold a secret. By file or by table."""
+        if self.kind == "sqlite":
+            return {path.name: path.read_bytes() for path in self.folder.iterdir() if path.is_file()}
+        values = {name: [v for row in rows for v in row.values()] for name, rows in self.contents().items()}
+        return {name: b"\n".join(_as_bytes(value) for value in held) for name, held in values.items()}
+
+    def size(self) -> int:
+        """Bytes that the test's store takes: the file, or all rows as they are stored."""
+        if self.kind == "sqlite":
+            return self.path.stat().st_size
+        with psycopg.connect(self.url) as conn:
+            tables = conn.execute(TABLES).fetchall()
+            sums = [f"SELECT coalesce(sum(pg_column_size(t.*)), 0) FROM {table} t" for _, table in tables]
+            found = conn.execute(f"SELECT sum(coalesce) FROM ({' UNION ALL '.join(sums)}) u".encode()).fetchone()
+        assert found is not None
+        return int(found[0])
+
+    def execute(self, statement: str) -> int:
+        """Change the store behind surefoot's back: how many rows it was."""
+        if self.kind == "sqlite":
+            with closing(sqlite3.connect(self.path)) as file, file:
+                return file.execute(statement).rowcount
+        with psycopg.connect(self.url) as conn:
+            return conn.execute(statement.encode()).rowcount
+
+    def query(self, statement: str) -> list[tuple[object, ...]]:
+        """Read the store behind surefoot's back."""
+        if self.kind == "sqlite":
+            with closing(sqlite3.connect(self.path)) as file:
+                return file.execute(statement).fetchall()
+        with psycopg.connect(self.url) as conn:
+            return conn.execute(statement.encode()).fetchall()
+
+    def save(self) -> None:
+        """Keep a copy of the test's store, which nobody uses now."""
+        if self.kind == "sqlite":
+            with closing(sqlite3.connect(self.path)) as file:
+                self.folder.joinpath("saved").write_bytes(file.serialize())
+        else:
+            self._saved = self._databases.copy(self._name)
+            self._names.append(self._saved)
+
+    def put_back(self) -> None:
+        """The copy takes the place of the store, which nobody uses now."""
+        if self.kind == "sqlite":
+            for extra in self.folder.glob("store.db-*"):
+                extra.unlink()
+            self.path.write_bytes(self.folder.joinpath("saved").read_bytes())
+        else:
+            self._databases.drop(self._name)
+            self._databases.copy(self._saved, self._name)
+
+    def contents(self, url: str | None = None) -> Contents:
+        """Every row of every table of the test's store, or of another one."""
+        return read_contents(url if url is not None else self.url)
+
     def drop(self, url: str) -> None:
         """A store is not needed any more: for tests that make hundreds."""
-        name = url.partition("?")[0].rpartition("/")[2]
+        name = database_of(url)
         if self.kind == "postgres" and name in self._names:
             self._names.remove(name)
             self._databases.drop(name)

@@ -56,10 +56,10 @@ async def _row(sf: Surefoot, run_id: str) -> Run:
     ],
 )
 async def test_a_run_ends_before_the_call_that_its_budget_does_not_allow(
-    tmp_path: Path, budgets: Mapping[str, float], usage: Usage, code: str | None, calls: int
+    store_url: str, budgets: Mapping[str, float], usage: Usage, code: str | None, calls: int
 ) -> None:
     agent, model = _agent(usage, **budgets)
-    async with Surefoot(f"sqlite:///{tmp_path}/app.db", [agent], worker=True) as sf:
+    async with Surefoot(store_url, [agent], worker=True) as sf:
         run = await sf.wait((await sf.start("reader", "go")).id, timeout=WAIT_SECONDS)
         assert (run.error_code, len(model.requests)) == (code, calls)
         row = await _row(sf, run.id)
@@ -68,8 +68,8 @@ async def test_a_run_ends_before_the_call_that_its_budget_does_not_allow(
     assert row.cost_microdollars == calls * (usage.cost_microdollars or 0)
 
 
-async def test_the_sums_survive_a_restart(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/app.db"
+async def test_the_sums_survive_a_restart(store_url: str) -> None:
+    url = store_url
     agent, _ = _agent(Usage(30, 10), tokens=200)
     async with Surefoot(url, [agent], worker=True) as sf:
         run = await sf.start("reader", "go")
@@ -81,6 +81,7 @@ async def test_the_sums_survive_a_restart(tmp_path: Path) -> None:
         assert (await _row(sf, run.id)).turns == 5
 
 
+@pytest.mark.sqlite_only("PostgreSQL had no store before there were sums")
 async def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> None:
     """Rows that were written before there were sums read as zero."""
     new, old = tmp_path / "new.db", tmp_path / "old.db"

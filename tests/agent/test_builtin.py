@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from surefoot import Agent, Surefoot, ask_person, sleep
@@ -21,8 +19,8 @@ def _question(**arguments: object) -> list[Step]:
     return [[("ask_person", arguments)], "thank you"]
 
 
-async def test_a_person_answers_a_question_once_and_the_answer_fits_its_schema(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/app.db"
+async def test_a_person_answers_a_question_once_and_the_answer_fits_its_schema(store_url: str) -> None:
+    url = store_url
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     agent = _agent(_question(question="Which one?", answer_schema=schema))
     async with Surefoot(url, [agent], worker=True) as sf:
@@ -47,9 +45,9 @@ async def test_a_person_answers_a_question_once_and_the_answer_fits_its_schema(t
         assert len(results) == 1 and b'{"n":3}' in results[0].body
 
 
-async def test_choices_are_the_only_answers(tmp_path: Path) -> None:
+async def test_choices_are_the_only_answers(store_url: str) -> None:
     agent = _agent(_question(question="Ship it?", choices=["yes", "no"]))
-    async with Surefoot(f"sqlite:///{tmp_path}/app.db", [agent], worker=True) as sf:
+    async with Surefoot(store_url, [agent], worker=True) as sf:
         run = await sf.start("helper", "go")
         asked = await sf.wait(run.id, timeout=WAIT_SECONDS)
         with pytest.raises(InvalidInput):
@@ -58,17 +56,17 @@ async def test_choices_are_the_only_answers(tmp_path: Path) -> None:
         assert (await sf.wait(run.id, timeout=WAIT_SECONDS)).status == "completed"
 
 
-async def test_a_question_that_is_no_question_is_told_to_the_model(tmp_path: Path) -> None:
+async def test_a_question_that_is_no_question_is_told_to_the_model(store_url: str) -> None:
     agent = _agent(_question(question="?", answer_schema={"type": "no such type"}))
-    async with Surefoot(f"sqlite:///{tmp_path}/app.db", [agent], worker=True) as sf:
+    async with Surefoot(store_url, [agent], worker=True) as sf:
         run = await sf.start("helper", "go")
         ended = await sf.wait(run.id, timeout=WAIT_SECONDS)
         assert ended.status == "completed"
         assert ended.steps[1].status == "failed" and ended.steps[1].error_code == "limit"
 
 
-async def test_a_sleep_goes_on_in_another_process(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/app.db"
+async def test_a_sleep_goes_on_in_another_process(store_url: str) -> None:
+    url = store_url
     agent = _agent([[("sleep", {"seconds": 3})], "awake"])
     async with Surefoot(url, [agent], worker=True) as sf:
         run = await sf.start("helper", "go")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 import pytest
 
@@ -55,10 +53,10 @@ def _characters(request: ModelRequest) -> int:
     return len(msgspec.json.encode(request.messages))
 
 
-async def test_a_long_run_goes_on_with_summaries_and_what_it_did(tmp_path: Path) -> None:
+async def test_a_long_run_goes_on_with_summaries_and_what_it_did(store_url: str) -> None:
     turns: list[Answer] = [[("shout", {"text": "hi"})], *([("look", {"number": n})] for n in range(12)), "done"]
     model = FakeModel(_script(turns), by="call")
-    async with Surefoot(f"sqlite:///{tmp_path}/app.db", [_agent(model)], worker=True) as sf:
+    async with Surefoot(store_url, [_agent(model)], worker=True) as sf:
         run = await sf.wait((await sf.start("reader", "What is there?")).id, timeout=WAIT_SECONDS)
         assert (run.status, run.result) == ("completed", {"text": "done"})
         messages = await sf.messages(run.id)
@@ -80,9 +78,9 @@ async def test_a_long_run_goes_on_with_summaries_and_what_it_did(tmp_path: Path)
     assert "What is there?" in str(asked[0].messages) and "[earlier summary]\\nSUMMARY" in str(asked[1].messages)
 
 
-async def test_another_process_sends_the_same(tmp_path: Path) -> None:
+async def test_another_process_sends_the_same(store_url: str) -> None:
     """What was built row by row is what is read at once."""
-    url = f"sqlite:///{tmp_path}/app.db"
+    url = store_url
     turns: list[Answer] = [[("look", {"number": n})] for n in range(6)]
     model = FakeModel(_script([*turns, "done", "more"]), by="call")
     async with Surefoot(url, [_agent(model)], worker=True) as sf:
@@ -100,19 +98,19 @@ async def test_another_process_sends_the_same(tmp_path: Path) -> None:
     assert model.requests[-1].messages[1 : 1 + len(at_once.messages)] == at_once.messages
 
 
-async def test_the_last_turn_is_not_spent_on_a_summary(tmp_path: Path) -> None:
+async def test_the_last_turn_is_not_spent_on_a_summary(store_url: str) -> None:
     turns: list[Answer] = [[("look", {"number": n})] for n in range(9)]
     model = FakeModel(_script(turns), by="call")
-    async with Surefoot(f"sqlite:///{tmp_path}/app.db", [_agent(model, turns=5)], worker=True) as sf:
+    async with Surefoot(store_url, [_agent(model, turns=5)], worker=True) as sf:
         run = await sf.wait((await sf.start("reader", "x" * 1_000)).id, timeout=WAIT_SECONDS)
     assert run.error_code == "turns_used_up" and len(model.requests) == 5
     assert not _is_compaction(model.requests[-1])
 
 
-async def test_an_empty_summary_is_asked_for_again(tmp_path: Path) -> None:
+async def test_an_empty_summary_is_asked_for_again(store_url: str) -> None:
     answers: list[Step] = [[("look", {"number": 1})], " ", "SUMMARY", "done"]
     model = FakeModel(answers, by="call")
-    async with Surefoot(f"sqlite:///{tmp_path}/app.db", [_agent(model)], worker=True) as sf:
+    async with Surefoot(store_url, [_agent(model)], worker=True) as sf:
         run = await sf.wait((await sf.start("reader", "x" * 1_000)).id, timeout=WAIT_SECONDS)
     assert (run.status, [step.attempt for step in run.steps if step.purpose]) == ("completed", [2])
 

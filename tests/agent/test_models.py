@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -41,18 +40,18 @@ def _agent(*models: Moody) -> Agent:
     return Agent("talker", models)
 
 
-async def _run(folder: Path, *models: Moody) -> tuple[RunSnapshot, list[str]]:
+async def _run(store_url: str, *models: Moody) -> tuple[RunSnapshot, list[str]]:
     """A run to its rest, and which models answered."""
-    async with Surefoot(f"sqlite:///{folder}/app.db", [_agent(*models)], worker=True, log=lambda line: None) as sf:
+    async with Surefoot(store_url, [_agent(*models)], worker=True, log=lambda line: None) as sf:
         run = await sf.wait((await sf.start("talker", "go")).id, timeout=WAIT_SECONDS)
         bodies = [msgspec.json.decode(m.body) for m in await sf.messages(run.id) if m.role == "assistant"]
     return run, [body["model"] for body in bodies]
 
 
 @pytest.mark.parametrize("failure", [WRONG_KEY, LIMITED, BAD, ModelRetryable("502", status=502), ValueError("odd")])
-async def test_an_attempt_that_failed_goes_to_the_next_model_at_once(tmp_path: Path, failure: Exception) -> None:
+async def test_an_attempt_that_failed_goes_to_the_next_model_at_once(store_url: str, failure: Exception) -> None:
     first, second = Moody("first", failure), Moody("second", failure, 0)
-    run, answered = await _run(tmp_path, first, second)
+    run, answered = await _run(store_url, first, second)
     assert (run.status, run.result, answered) == ("completed", {"text": "I am second."}, ["second"])
     assert (first.asked, second.asked, run.steps[0].attempt) == (1, 1, 2)
 
@@ -69,17 +68,17 @@ async def test_an_attempt_that_failed_goes_to_the_next_model_at_once(tmp_path: P
     ],
 )
 async def test_a_person_is_asked_where_no_model_can_be_called(
-    tmp_path: Path, failures: Sequence[Exception], status: str, code: str | None, asked: list[int]
+    store_url: str, failures: Sequence[Exception], status: str, code: str | None, asked: list[int]
 ) -> None:
     models = [Moody(f"model{n}", failure) for n, failure in enumerate(failures)]
-    run, _ = await _run(tmp_path, *models)
+    run, _ = await _run(store_url, *models)
     assert (run.status, run.error_code, [model.asked for model in models]) == (status, code, asked)
     assert [a.kind for a in run.pending_actions] == (["ask"] if status == "waiting_for_user" else [])
 
 
 @pytest.mark.parametrize("value", ["try_again", "stop"])
-async def test_what_a_person_has_mended_is_tried_again_through_a_restart(tmp_path: Path, value: str) -> None:
-    url = f"sqlite:///{tmp_path}/app.db"
+async def test_what_a_person_has_mended_is_tried_again_through_a_restart(store_url: str, value: str) -> None:
+    url = store_url
     models = [Moody("first", WRONG_KEY, 2), Moody("second", WRONG_KEY, 1)]
     async with Surefoot(url, [_agent(*models)], worker=True, log=lambda line: None) as sf:
         run = await sf.wait((await sf.start("talker", "go")).id, timeout=WAIT_SECONDS)

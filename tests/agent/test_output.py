@@ -67,11 +67,11 @@ def _final(**arguments: object) -> ScriptedCall:
     return FINAL_RESULT, arguments
 
 
-async def _run(folder: Path, script: list[Step], **options: object) -> tuple[RunSnapshot, FakeModel, list[str]]:
+async def _run(store_url: str, script: list[Step], **options: object) -> tuple[RunSnapshot, FakeModel, list[str]]:
     """A run to its end: its snapshot, its model, the roles of its messages. Rows fit events, histories are valid."""
     model = FakeModel(script)
     agent = Agent("judge", model, "Judge.", [shout, ask_person], **{"output": Verdict, **options})  # type: ignore[arg-type]  # mixed options
-    async with Surefoot(f"sqlite:///{folder}/app.db", [agent], worker=True) as sf:
+    async with Surefoot(store_url, [agent], worker=True) as sf:
         started = await sf.start("judge", "go")
         run = await sf.wait(started.id, timeout=WAIT_SECONDS)
         rows = [row.step for row in await sf.store.steps("default", run.id)]
@@ -82,8 +82,8 @@ async def _run(folder: Path, script: list[Step], **options: object) -> tuple[Run
     return run, model, roles
 
 
-async def test_a_run_ends_with_the_value_and_the_call_has_its_one_result(tmp_path: Path) -> None:
-    run, model, roles = await _run(tmp_path, [[_final(ok=True, number=BIG)]])
+async def test_a_run_ends_with_the_value_and_the_call_has_its_one_result(store_url: str) -> None:
+    run, model, roles = await _run(store_url, [[_final(ok=True, number=BIG)]])
     assert (run.status, run.result) == ("completed", {"ok": True, "number": BIG, "remarks": []})
     assert roles == ["user", "assistant", "tool_result"]
     assert [(s.type, s.status, s.attempt) for s in run.steps][1:] == [("tool_call", "succeeded", 0)]
@@ -91,23 +91,23 @@ async def test_a_run_ends_with_the_value_and_the_call_has_its_one_result(tmp_pat
     assert spec.name == FINAL_RESULT and list(spec.parameters["properties"]) == ["ok", "number", "remarks"]  # type: ignore[call-overload]  # JSON
 
 
-async def test_an_invalid_result_and_a_plain_text_are_told_to_the_model(tmp_path: Path) -> None:
+async def test_an_invalid_result_and_a_plain_text_are_told_to_the_model(store_url: str) -> None:
     script: list[Step] = [[_final(ok="perhaps")], "It is fine.", [_final(ok=False, remarks=["one"])]]
-    run, model, roles = await _run(tmp_path, script)
+    run, model, roles = await _run(store_url, script)
     assert run.result == {"ok": False, "number": 0, "remarks": ["one"]}
     assert run.steps[1].error_code == "invalid_arguments"
     assert roles == ["user", "assistant", "tool_result", "assistant", "note", "assistant", "tool_result"]
     assert "argument ok" in str(model.requests[1].messages[-1]) and REMINDER in str(model.requests[2].messages[-1])
 
 
-async def test_texts_without_the_call_are_bounded_by_the_turns(tmp_path: Path) -> None:
-    run, model, _ = await _run(tmp_path, ["no"] * 5, turns=3)
+async def test_texts_without_the_call_are_bounded_by_the_turns(store_url: str) -> None:
+    run, model, _ = await _run(store_url, ["no"] * 5, turns=3)
     assert (run.status, run.error_code, run.result, len(model.requests)) == ("failed", "turns_used_up", None, 3)
 
 
-async def test_calls_beside_it_run_first_and_only_the_first_result_counts(tmp_path: Path) -> None:
+async def test_calls_beside_it_run_first_and_only_the_first_result_counts(store_url: str) -> None:
     calls = [_final(ok=True), ("shout", {"text": "hi"}), _final(ok=False)]
-    run, _, roles = await _run(tmp_path, [calls])
+    run, _, roles = await _run(store_url, [calls])
     assert (run.status, run.result) == ("completed", {"ok": True, "number": 0, "remarks": []})
     assert [(s.tool_name, s.status, s.error_code) for s in run.steps[1:]] == [
         (FINAL_RESULT, "succeeded", None),
@@ -119,9 +119,9 @@ async def test_calls_beside_it_run_first_and_only_the_first_result_counts(tmp_pa
 
 @pytest.mark.parametrize("speaks", [False, True])
 async def test_the_result_waits_for_a_person_through_a_restart_and_a_users_message_undoes_it(
-    tmp_path: Path, speaks: bool
+    store_url: str, speaks: bool
 ) -> None:
-    url = f"sqlite:///{tmp_path}/app.db"
+    url = store_url
     sure: ScriptedCall = "ask_person", {"question": "Sure?"}
     script: list[Step] = [[_final(ok=True), sure], [_final(ok=False)]]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 
 from surefoot import Agent, Surefoot, effects, tool
@@ -18,9 +16,9 @@ async def publish(body: str) -> str:
     return body
 
 
-async def test_what_looks_like_a_secret_is_flagged_in_the_preview(tmp_path: Path) -> None:
+async def test_what_looks_like_a_secret_is_flagged_in_the_preview(store_url: str) -> None:
     agent = Agent("a", FakeModel([[("publish", {"body": f"see {TOKEN}"})], "end"]), "", [publish])
-    async with Surefoot(f"sqlite:///{tmp_path}/app.db", [agent], worker=True) as sf:
+    async with Surefoot(store_url, [agent], worker=True) as sf:
         run = await sf.start("a", "go")
         asked = (await sf.wait(run.id, timeout=30)).pending_actions[0]
         preview = msgspec.json.encode(asked.preview).decode()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
-from pathlib import Path
+from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
@@ -16,6 +14,7 @@ from surefoot.agent.model import AssistantMessage, CallPart, ModelRequest, ToolR
 from surefoot.agent.providers_pydantic import from_library, to_library
 from surefoot.testing.model_server import ModelServer, ServerCall, ServerFault, ServerStep
 from tests.agent.providers import ANTHROPIC, KEY, sent
+from tests.places import Place, bytes_of
 
 WAIT_SECONDS = 30.0
 THOUGHT = "A private line of thought that nobody is to read."
@@ -40,36 +39,33 @@ def _agent() -> Agent:
 
 
 @asynccontextmanager
-async def _served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[ModelServer, str]]:
+async def _served(place: Place, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[ModelServer, str]]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     server = ModelServer(SCRIPT)
     async with server as url:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", url)
-        yield server, f"sqlite:///{folder}/app.db"
+        yield server, place.url
 
 
-def _blobs(folder: Path) -> list[tuple[str, bytes]]:
-    with closing(sqlite3.connect(folder / "app.db")) as db:
-        return db.execute("SELECT retention, data FROM blob ORDER BY retention").fetchall()
+def _blobs(place: Place) -> list[tuple[str, bytes]]:
+    return sorted((str(row["retention"]), bytes_of(row["data"])) for row in place.contents()["blob"])
 
 
-def _rows(folder: Path) -> str:
+def _rows(place: Place) -> str:
     """Every value of every table but blobs."""
-    with closing(sqlite3.connect(folder / "app.db")) as db:
-        names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        return repr([db.execute(f"SELECT * FROM {name}").fetchall() for name in names if name != "blob"])
+    return repr({name: rows for name, rows in place.contents().items() if name != "blob"})
 
 
 async def test_it_survives_a_restart_goes_back_unchanged_and_is_gone_with_the_next_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines: list[str] = []
-    async with _served(tmp_path, monkeypatch) as (server, store):
+    async with _served(place, monkeypatch) as (server, store):
         async with Surefoot(store, [_agent()], worker=True, log=lines.append) as sf:
             run = await sf.wait((await sf.start("thinker", "go")).id, timeout=WAIT_SECONDS)
             (question,) = run.pending_actions
-        transient = [data for kind, data in _blobs(tmp_path) if kind == "transient"]
+        transient = [data for kind, data in _blobs(place) if kind == "transient"]
         assert len(transient) == 1 and THOUGHT.encode() in transient[0]
         async with Surefoot(store, [_agent()], worker=True, log=lines.append) as sf:
             await sf.approve(question.id, by="ann")
@@ -81,32 +77,32 @@ async def test_it_survives_a_restart_goes_back_unchanged_and_is_gone_with_the_ne
     for index, thought in ((1, THOUGHT), (2, THOUGHT), (3, SECOND)):
         (block, *_), *_ = [m["content"] for m in reversed(sent(server, index)["messages"]) if m["role"] == "assistant"]  # type: ignore[call-overload]  # JSON
         assert (block["type"], block["thinking"]) == ("thinking", thought)
-    assert not [kind for kind, _ in _blobs(tmp_path) if kind == "transient"]
-    exits = [msgspec.json.encode([run, messages, told, actions]).decode(), _rows(tmp_path), "\n".join(lines)]
+    assert not [kind for kind, _ in _blobs(place) if kind == "transient"]
+    exits = [msgspec.json.encode([run, messages, told, actions]).decode(), _rows(place), "\n".join(lines)]
     assert not [text for text in exits if "private line" in text]
-    assert not [data for _, data in _blobs(tmp_path) if b"private line" in data]
+    assert not [data for _, data in _blobs(place) if b"private line" in data]
 
 
-async def test_it_goes_with_a_cancel_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_goes_with_a_cancel_too(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     async with (
-        _served(tmp_path, monkeypatch) as (_, store),
+        _served(place, monkeypatch) as (_, store),
         Surefoot(store, [_agent()], worker=True) as sf,
     ):
         run = await sf.wait((await sf.start("thinker", "go")).id, timeout=WAIT_SECONDS)
-        assert "transient" in [kind for kind, _ in _blobs(tmp_path)]
+        assert "transient" in [kind for kind, _ in _blobs(place)]
         await sf.cancel(run.id)
-        assert "transient" not in [kind for kind, _ in _blobs(tmp_path)]
+        assert "transient" not in [kind for kind, _ in _blobs(place)]
 
 
-async def test_with_a_known_secret_in_it_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_with_a_known_secret_in_it_nothing_is_kept(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     async with (
-        _served(tmp_path, monkeypatch) as (_, store),
+        _served(place, monkeypatch) as (_, store),
         Surefoot(store, [_agent()], worker=True) as sf,
     ):
         sf.redactor.add("PLAN", "private line")
         await sf.wait((await sf.start("thinker", "go")).id, timeout=WAIT_SECONDS)
-    assert not [data for _, data in _blobs(tmp_path) if b"private line" in data]
-    assert "transient" not in [kind for kind, _ in _blobs(tmp_path)]
+    assert not [data for _, data in _blobs(place) if b"private line" in data]
+    assert "transient" not in [kind for kind, _ in _blobs(place)]
 
 
 def test_another_model_and_a_text_that_does_not_fit_get_none_of_it() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -37,19 +36,15 @@ def _agent(script: list[Step], **options: object) -> tuple[Agent, FakeModel]:
     return Agent("reader", model, "Read.", [look, shout, ask_person], **options), model  # type: ignore[arg-type]  # mixed options
 
 
-def _url(folder: Path) -> str:
-    return f"sqlite:///{folder}/app.db"
-
-
 async def _code(coroutine: object) -> str:
     with pytest.raises(NotAllowed) as refused:
         await coroutine  # type: ignore[misc]  # an awaitable
     return refused.value.code
 
 
-async def test_a_run_that_used_its_budget_goes_on_with_a_fresh_one_and_the_same_message(tmp_path: Path) -> None:
+async def test_a_run_that_used_its_budget_goes_on_with_a_fresh_one_and_the_same_message(store_url: str) -> None:
     agent, model = _agent([LOOK, LOOK, LOOK, "done"], turns=2)
-    async with Surefoot(_url(tmp_path), [agent], worker=True) as sf:
+    async with Surefoot(store_url, [agent], worker=True) as sf:
         first = await sf.start("reader", "go", metadata={"pr": 128}, by="ann")
         first = await sf.wait(first.id, timeout=WAIT_SECONDS)
         assert first.error_code == "turns_used_up"
@@ -64,9 +59,9 @@ async def test_a_run_that_used_its_budget_goes_on_with_a_fresh_one_and_the_same_
     assert [type(m) for m in model.requests[-1].messages].count(UserMessage) == 1
 
 
-async def test_a_cancelled_run_goes_on_with_what_was_said_and_settled_meanwhile(tmp_path: Path) -> None:
+async def test_a_cancelled_run_goes_on_with_what_was_said_and_settled_meanwhile(store_url: str) -> None:
     agent, model = _agent([[("shout", {"text": "hi"})], "done"])
-    async with Surefoot(_url(tmp_path), [agent], worker=True) as sf:
+    async with Surefoot(store_url, [agent], worker=True) as sf:
         run = await sf.wait((await sf.start("reader", "go")).id, timeout=WAIT_SECONDS)
         assert run.status == "waiting_for_user"
         await sf.message(run.id, "And hurry.")
@@ -81,21 +76,21 @@ async def test_a_cancelled_run_goes_on_with_what_was_said_and_settled_meanwhile(
     assert "echo-1" in str(model.requests[1].messages[-1])
 
 
-async def test_a_run_that_nobody_here_knows_keeps_its_version_and_limits(tmp_path: Path) -> None:
+async def test_a_run_that_nobody_here_knows_keeps_its_version_and_limits(store_url: str) -> None:
     agent, _ = _agent([LOOK], turns=1, version="7")
-    async with Surefoot(_url(tmp_path), [agent], worker=True) as sf:
+    async with Surefoot(store_url, [agent], worker=True) as sf:
         run = await sf.wait((await sf.start("reader", "go")).id, timeout=WAIT_SECONDS)
-    async with Surefoot(_url(tmp_path)) as sf:
+    async with Surefoot(store_url) as sf:
         again = await sf.retry(run.id)
         row = (await sf.store.run("default", again.id)).run
         assert (row.agent_version, row.limits, row.turns) == ("7", Limits(turns_max=1), 0)
 
 
-async def test_what_cannot_be_taken_up(tmp_path: Path) -> None:
+async def test_what_cannot_be_taken_up(store_url: str) -> None:
     agent, _ = _agent([LOOK, [("ask_person", {"question": "?"})], "done", "again"], turns=1)
     patient, _ = _agent([LOOK, [("ask_person", {"question": "?"})], "done"])
     patient.name = "patient"
-    async with Surefoot(_url(tmp_path), [agent, patient], worker=True) as sf:
+    async with Surefoot(store_url, [agent, patient], worker=True) as sf:
         asked = await sf.wait((await sf.start("patient", "go")).id, timeout=WAIT_SECONDS)
         assert await _code(sf.retry(asked.id)) == "run_under_way"
         await sf.answer(asked.pending_actions[0].id, "yes", by="ann")

@@ -29,11 +29,11 @@ async def _read(sf: Surefoot, run_id: str, frames: list[TextFrame]) -> None:
         frames.append(frame)
 
 
-async def _told(folder: Path, *models: object, script: list[Step] | None = None) -> tuple[list[TextFrame], str]:
+async def _told(store_url: str, *models: object, script: list[Step] | None = None) -> tuple[list[TextFrame], str]:
     """A run that somebody reads along: its frames, and the text that was committed."""
     agent = Agent("talker", models or [FakeModel(script or [])])  # type: ignore[arg-type]  # models
     # A keyring made at random might begin with any letter, at which a frame would then stop short.
-    async with Surefoot(f"sqlite:///{folder}/app.db", [agent], secret="~" * 40, log=lambda line: None) as sf:
+    async with Surefoot(store_url, [agent], secret="~" * 40, log=lambda line: None) as sf:
         sf.redactor.add("KEY", SECRET)
         run = await sf.start("talker", "go")
         frames: list[TextFrame] = []
@@ -49,15 +49,15 @@ async def _told(folder: Path, *models: object, script: list[Step] | None = None)
     return frames, body["text"]
 
 
-async def test_frames_put_together_are_the_message_and_end_with_the_run(tmp_path: Path) -> None:
-    frames, text = await _told(tmp_path, script=[SAID])
+async def test_frames_put_together_are_the_message_and_end_with_the_run(store_url: str) -> None:
+    frames, text = await _told(store_url, script=[SAID])
     assert len(frames) > 10 and "".join(frame.text for frame in frames) == text == SAID
     assert {(frame.attempt, frame.missed) for frame in frames} == {(1, False)}
     assert [frame.over for frame in frames] == [False] * (len(frames) - 1) + [True]
 
 
-async def test_a_secret_in_pieces_is_neither_told_nor_kept(tmp_path: Path) -> None:
-    frames, text = await _told(tmp_path, script=[f"The key is {SECRET}, keep it."])
+async def test_a_secret_in_pieces_is_neither_told_nor_kept(store_url: str) -> None:
+    frames, text = await _told(store_url, script=[f"The key is {SECRET}, keep it."])
     assert "".join(frame.text for frame in frames) == text == "The key is [redacted:KEY], keep it."
 
 
@@ -83,17 +83,17 @@ class Broken:
         return ModelResponse("I beg you.")
 
 
-async def test_an_attempt_that_breaks_off_is_over_and_the_next_has_its_number(tmp_path: Path) -> None:
+async def test_an_attempt_that_breaks_off_is_over_and_the_next_has_its_number(store_url: str) -> None:
     model = Broken()
-    frames, text = await _told(tmp_path, model, model)
+    frames, text = await _told(store_url, model, model)
     assert text == "I beg you."
     assert [(f.attempt, f.text, f.over) for f in frames] == [
         (1, "I beg", False), (1, "", True), (2, "I beg", False), (2, "", True),
     ]  # fmt: skip
 
 
-async def test_nobody_reads_along_of_a_run_that_there_is_not(tmp_path: Path) -> None:
-    async with Surefoot(f"sqlite:///{tmp_path}/app.db") as sf:
+async def test_nobody_reads_along_of_a_run_that_there_is_not(store_url: str) -> None:
+    async with Surefoot(store_url) as sf:
         with pytest.raises(NotFound):
             await _read(sf, "run_none", [])
         assert not sf._texts.wanted("run_none")

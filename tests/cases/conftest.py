@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -13,16 +11,13 @@ from surefoot.connectors import github_api
 from surefoot.testing.world import TOKEN, World
 from surefoot.testing.world_server import WorldServer
 from tests.cases.rig import Hand, Live, PythonHand, ShellHand, Sim
-
-RAM_DISK = Path("/dev/shm")
+from tests.places import Place
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder for the store, on a RAM disk where there is one: durability is tested elsewhere."""
-    made = Path(tempfile.mkdtemp(prefix="surefoot-case-", dir=RAM_DISK if RAM_DISK.is_dir() else None))
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
+def folder(place: Place) -> Path:
+    """The folder that the store is in, on a RAM disk where there is one: durability is tested elsewhere."""
+    return place.folder
 
 
 @pytest.fixture(autouse=True)
@@ -32,18 +27,18 @@ def _token(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def sim(folder: Path) -> Sim:
+def sim(place: Place) -> Sim:
     """Virtual time."""
-    return Sim(folder)
+    return Sim(place)
 
 
 @pytest.fixture
-async def live(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Live]:
+async def live(place: Place, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Live]:
     """Real time."""
     world = World()
     async with WorldServer(world) as url:
         monkeypatch.setenv("GITHUB_API_URL", url)
-        case = Live(folder, world, url)
+        case = Live(place, world, url)
         yield case
         await case.end()
         await case.judge(case.doors.clock)

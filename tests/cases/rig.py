@@ -23,16 +23,18 @@ from surefoot.doors import Clock
 from surefoot.errors import SurefootError
 from surefoot.http import Response, system_doors
 from surefoot.snapshot import RunEvent, RunSnapshot, StepView, public_event
+from surefoot.store.open import open_store
 from surefoot.store.port import Store
-from surefoot.store.sqlite import SqliteStore
 from surefoot.testing import checker
 from surefoot.testing import faults as f
 from surefoot.testing.histories import validate_history
 from surefoot.testing.machine import Machine, Process
 from surefoot.testing.model import FakeModel, ScriptedCall
 from surefoot.testing.model import Step as Scripted
+from surefoot.testing.stage import abandon
 from surefoot.testing.wire import Applied, Received
 from surefoot.testing.world import BOT, World
+from tests.places import Place
 
 P = ParamSpec("P")
 
@@ -65,13 +67,13 @@ def comment(body: str, number: int = NUMBER) -> ScriptedCall:
 
 
 class Case:
-    """A World, a store's file, and everything that a story has made, for the judge."""
+    """A World, a store, and everything that a story has made, for the judge."""
 
-    def __init__(self, folder: Path, world: World) -> None:
+    def __init__(self, place: Place, world: World) -> None:
         self.world = world
-        self.folder = folder
-        self.path = folder / "store.db"
-        self.url = f"sqlite:///{self.path}"
+        self.place = place
+        self.folder = place.folder
+        self.url = place.url
         self.models: list[FakeModel] = []
         self.lines: list[str] = []
         """What was logged."""
@@ -133,10 +135,9 @@ class Case:
         for model in self.models:
             for number, request in enumerate(model.requests):
                 assert validate_history(request.messages) is None, f"request {number} would be refused"
-        if not self.path.exists():
+        if self.place.kind == "sqlite" and not self.place.path.exists():
             return
-        store = SqliteStore(str(self.path), clock)
-        await store.open()
+        store = await open_store(self.url, msgspec.structs.replace(system_doors(), clock=clock))
         try:
             for run_id in await store.run_ids("default"):
                 await self._judge_run(store, run_id)
@@ -221,9 +222,9 @@ async def approve_all(sf: Surefoot, run_id: str) -> None:
 class Sim(Case):
     """A case on simulated processes. The test itself is one of them; a killed one is not stepped any more."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, place: Place) -> None:
         world = World()
-        super().__init__(folder, world)
+        super().__init__(place, world)
         self.machine = Machine(world, in_turn=True)
         self.person: Process | None = None
 
@@ -266,9 +267,7 @@ class Sim(Case):
         async def main(process: Process) -> None:
             sf = self.surefoot(*agents, process=process, lease_seconds=lease_seconds)
             async with sf:
-                store = sf.store
-                assert isinstance(store, SqliteStore)
-                process.on_death.append(store.abandon)
+                process.on_death.append(lambda: abandon(sf))
                 await asyncio.get_running_loop().create_future()
 
         return self.machine.start(name, main)
@@ -380,8 +379,8 @@ class ShellHand:
 class Live(Case):
     """A case in real time: the World on a socket, workers in this process or in others."""
 
-    def __init__(self, folder: Path, world: World, world_url: str) -> None:
-        super().__init__(folder, world)
+    def __init__(self, place: Place, world: World, world_url: str) -> None:
+        super().__init__(place, world)
         self.world_url = world_url
         self.doors = system_doors()
         self._children: list[Child] = []

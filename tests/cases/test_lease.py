@@ -17,7 +17,7 @@ from surefoot.core.decide import Start, start_model_call
 from surefoot.effects import Verdict
 from surefoot.errors import LeaseLost
 from surefoot.runtime.handle import Handle
-from surefoot.store.sqlite import SqliteStore
+from surefoot.store.open import open_store
 from surefoot.testing import faults as f
 from surefoot.testing.wire import WireRequest
 from surefoot.testing.world import BOT, TOKEN
@@ -45,12 +45,12 @@ SECONDS = 20
 @story
 async def test_c036_a_lease_belongs_to_an_acquisition_and_not_to_a_name(sim: Sim) -> None:
     """The same worker name claims again: every write of the old acquisition is refused."""
+    person = sim.person
+    assert person is not None
     async with sim.surefoot(sim.agent(["done"]), worker=False) as sf:
         run = await sf.start("reviewer", "Review it.")
         sim.may_run.add(run.id)
-        old, new = [SqliteStore(str(sim.path), sim.machine.clock) for _ in range(2)]
-        await old.open()
-        await new.open()
+        old, new = [await open_store(sim.url, person.doors) for _ in range(2)]
         one = await old.claim_one("default", run.id, "w1", 10)
         assert one is not None and await new.claim_one("default", run.id, "w1", 10) is None
         believed = await old.load("default", run.id)
@@ -66,8 +66,8 @@ async def test_c036_a_lease_belongs_to_an_acquisition_and_not_to_a_name(sim: Sim
         assert await rows_of(sf, run.id) == before
         owner = Handle(new, await new.load("default", run.id), {}, two.token)
         await owner.decide(lambda d: start_model_call(d, Start(two.token, 5.0), "hash"))
-        old.abandon()
-        new.abandon()
+        await old.close()
+        await new.close()
 
 
 async def rows_of(sf: Surefoot, run_id: str) -> tuple[object, ...]:

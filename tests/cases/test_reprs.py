@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import traceback
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -28,7 +27,7 @@ def _hits(text: str, *secrets: str) -> list[str]:
 
 
 async def test_c056_no_object_of_ours_prints_a_secret_into_a_traceback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("GITHUB_TOKEN", "OPENAI_API_KEY"):
         monkeypatch.setenv(name, CANARY)
@@ -43,7 +42,7 @@ async def test_c056_no_object_of_ours_prints_a_secret_into_a_traceback(
         return Receipt(resource_id="1")
 
     agent = Agent("reviewer", "openai:gpt-5", tools=[send, github.read_pull_request])
-    async with Surefoot(f"sqlite:///{tmp_path}/app.db", [agent], secret=KEYRING) as sf:
+    async with Surefoot(store_url, [agent], secret=KEYRING) as sf:
         await sf.perform(send.call())
         ctx = sf.context
         model = PydanticAIModel(CHAT, ctx.secrets)
@@ -90,7 +89,6 @@ async def test_c056_what_servers_echo_in_their_errors_is_nowhere(live: Live, mon
     assert [step.status for step in steps] == ["succeeded", "failed"] and len(live.posts()) == 2
     assert ended.error_code == "model_refused_request"
     exits = {"API": msgspec.json.encode(told).decode(), "log": "\n".join(live.lines)}
-    files = [path for path in live.folder.iterdir() if path.is_file()]
-    exits |= {path.name: path.read_bytes().decode("utf-8", "replace") for path in files}
-    assert "store.db" in exits and len(exits["API"]) > 1_000 and CHAT in exits["log"]
+    exits |= {name: held.decode("utf-8", "replace") for name, held in live.place.held().items()}
+    assert len(exits) > 2 and len(exits["API"]) > 1_000 and CHAT in exits["log"]
     assert {where: hits for where, text in exits.items() if (hits := _hits(text, CANARY))} == {}

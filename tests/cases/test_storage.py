@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import sqlite3
 import sys
 from collections import Counter
-from contextlib import closing
 
 import pytest
 
@@ -24,18 +22,17 @@ PROCESSES = 8
 FILES = 20
 
 
-async def test_c041_eight_processes_open_a_fresh_file_at_once(live: Live) -> None:
+async def test_c041_eight_processes_open_a_fresh_store_at_once(live: Live) -> None:
     openers = [await start_opener(live) for _ in range(PROCESSES)]
     answers: Counter[str] = Counter()
-    for number in range(FILES):
-        path = live.folder / f"fresh-{number}.db"
+    for _ in range(FILES):
+        url = live.place.empty()
         for opener in openers:
             assert opener.stdin is not None
-            opener.stdin.write(f"sqlite:///{path}\n".encode())
+            opener.stdin.write(f"{url}\n".encode())
         answers.update([await line_of(opener) for opener in openers])
-        with closing(sqlite3.connect(path)) as db:
-            versions = [row[0] for row in db.execute("SELECT version FROM schema_migration")]
-            assert versions and len(versions) == len(set(versions)), "the schema was made once"
+        versions = [row["version"] for row in live.place.contents(url)["schema_migration"]]
+        assert versions and len(versions) == len(set(versions)), "the schema was made once"
     for opener in openers:
         opener.kill()
         await opener.wait()
@@ -102,13 +99,13 @@ async def test_c042_a_file_grows_with_what_is_new_and_prune_shrinks_it(sim: Sim)
             ends = [await sf.wait(run.id, until=ended) for run in runs]
             assert {(run.status, len(run.steps)) for run in ends} == {("completed", 2 * TURNS - 1)}
             await sf.store.prune(sf.tenant, 0.0, blobs_before=0.0)  # nothing is old: the file is brought up to date
-            sizes.append(sim.path.stat().st_size)
+            sizes.append(sim.place.size())
         payloads = 50_000 + CONVERSATIONS * (TURNS - 1) * RESULT_CHARACTERS
         assert sizes[1] < 3 * payloads, f"{sizes[1]} bytes for {payloads} of payload"
         assert sizes[1] < 2.1 * sizes[0], "linear"
         now = sim.machine.clock.now().wall + 1
         removed = await sf.store.prune(sf.tenant, now, blobs_before=now)
-        assert removed["runs"] == CONVERSATIONS and sim.path.stat().st_size < sizes[1] / 20
+        assert removed["runs"] == CONVERSATIONS and sim.place.size() < sizes[1] / 20
 
 
 SENT: list[int] = []
@@ -140,16 +137,20 @@ def test_c043_a_huge_result_is_cut_and_never_fetched_again(sim: Sim, megabytes: 
             assert "cut" in str(step.output)
             told = sim.models[0].requests[1].messages[-1]
             assert len(str(told)) < 2 * RESULT_BYTES_MAX
-        assert sim.path.stat().st_size < 4_000_000
+        assert sim.place.size() < 4_000_000
 
     play(sim=sim)
 
 
+REPLACED = {
+    "sqlite": "UPDATE blob SET data = CAST(replace(data, 'Exactly', 'Loosely') AS BLOB)",
+    "postgres": "UPDATE blob SET data = convert_to(replace(convert_from(data, 'UTF8'), 'Exactly', 'Loosely'), 'UTF8')",
+}
 DAMAGE = {
     "an unknown type tag": "UPDATE step SET rules = '{\"effect\":\"teleport\"}' WHERE type = 'tool_call'",
     "an unknown status": "UPDATE step SET status = 'finished' WHERE type = 'tool_call'",
     "a checkpoint that is no JSON": "UPDATE run SET limits = '{\"turns_max\":'",
-    "another request": "UPDATE blob SET data = CAST(replace(data, 'Exactly', 'Loosely') AS BLOB)",
+    "another request": REPLACED["sqlite"],
     "no request": "DELETE FROM blob",
 }
 
@@ -174,11 +175,9 @@ async def test_c044_nothing_is_executed_on_a_damaged_state(live: Live, what: str
         run = await sf.wait((await sf.start("reviewer", "Review it.")).id, timeout=SECONDS)
     async with live.surefoot(worker=False) as sf:
         await sf.approve(run.pending_actions[0].id, by="ann")
-    whole = live.path.read_bytes()
-    with closing(sqlite3.connect(live.path)) as db:
-        whole = db.serialize()
-        assert db.execute(DAMAGE[what]).rowcount >= 1
-        db.commit()
+    live.place.save()
+    statement = REPLACED[live.place.kind] if what == "another request" else DAMAGE[what]
+    assert live.place.execute(statement) >= 1
     agent = live.agent(script, post_comment(gated=True))
     async with live.surefoot(agent) as sf, asyncio.timeout(SECONDS):
         assert await why_not_driven(sf, run.id) == "unreadable"
@@ -186,9 +185,7 @@ async def test_c044_nothing_is_executed_on_a_damaged_state(live: Live, what: str
     assert run.id in str(report) and "unreadable" in str(report)
     assert live.posts() == [] and live.models[1].requests == []
     # What was damaged is put right from a copy: the run goes on, and the call happens once.
-    for extra in live.folder.glob("store.db-*"):
-        extra.unlink()
-    live.path.write_bytes(whole)
+    live.place.put_back()
     async with live.surefoot(agent) as sf:
         run = await sf.wait(run.id, until=ended, timeout=SECONDS)
     assert run.status == "completed" and live.bodies() == ["Exactly this."]
@@ -198,9 +195,7 @@ async def test_c044_a_damaged_conversation_is_not_shown_to_a_model(live: Live, h
     script: Script = [[comment("Asked.")], "done"]
     async with live.surefoot(live.agent(script, post_comment(gated=True))) as sf:
         run = await sf.wait((await sf.start("reviewer", "Review it.")).id, timeout=SECONDS)
-    with closing(sqlite3.connect(live.path)) as db:
-        db.execute("UPDATE message SET body = '{\"text\":' WHERE role = 'assistant'")
-        db.commit()
+    assert live.place.execute("UPDATE message SET body = '{\"text\":' WHERE role = 'assistant'") == 1
     await hand.reject(run.pending_actions[0].id)
     agent = live.agent(script, post_comment(gated=True))
     live.may_run.add(run.id)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from contextlib import closing
 
 import msgspec
 import pytest
@@ -62,11 +60,12 @@ class Judge:
         """A door was passed."""
         if (name, when) != ("http.send", "after"):
             return
-        with closing(sqlite3.connect(self._sim.path)) as db:
-            newest = "SELECT id, lease_until, lease_token FROM run ORDER BY id DESC LIMIT 1"
-            run_id, until, token = db.execute(newest).fetchone()
-            tokens = "SELECT token FROM attempt WHERE step_id LIKE ? ORDER BY rowid DESC LIMIT 1"
-            (sent,) = db.execute(tokens, (run_id.replace("run_", "step_") + "%",)).fetchone()
+        query = self._sim.place.query
+        ((run_id, until, token),) = query("SELECT id, lease_until, lease_token FROM run ORDER BY id DESC LIMIT 1")
+        steps = str(run_id).replace("run_", "step_") + "%"
+        newest = f"SELECT token FROM attempt WHERE step_id LIKE '{steps}' ORDER BY started_at DESC, number DESC LIMIT 1"
+        ((sent,),) = query(newest)
+        assert isinstance(until, float) and isinstance(token, int) and isinstance(sent, int)
         self._left = (self._sim.machine.clock.now().mono, until, token, sent)
 
     def received(self, entry: LogEntry) -> None:

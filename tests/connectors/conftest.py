@@ -13,14 +13,14 @@ from surefoot.connectors import github_api, github_app
 from surefoot.testing.world import TOKEN
 from tests.connectors.databases import Database, PostgresDatabase, SqliteDatabase
 from tests.connectors.rig import ToolSim
-from tests.places import Databases
+from tests.places import Databases, Place
 
 RAM_DISK = Path("/dev/shm")
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder for stores and databases, on a RAM disk where there is one."""
+    """A folder for databases of the user's, on a RAM disk where there is one."""
     made = Path(tempfile.mkdtemp(prefix="surefoot-connectors-", dir=RAM_DISK if RAM_DISK.is_dir() else None))
     yield made
     shutil.rmtree(made, ignore_errors=True)
@@ -36,9 +36,9 @@ def _new_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def sim(folder: Path) -> ToolSim:
+def sim(place: Place) -> ToolSim:
     """Virtual time."""
-    return ToolSim(folder)
+    return ToolSim(place)
 
 
 @pytest.fixture(scope="session")

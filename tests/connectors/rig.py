@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from surefoot.core.audit import check_run
 from surefoot.doors import Clock
-from surefoot.store.sqlite import SqliteStore
+from surefoot.http import system_doors
+from surefoot.store.open import open_store
 from tests.cases.rig import AT_REST, Sim
 
 
@@ -17,8 +20,7 @@ class ToolSim(Sim):
 
     async def judge(self, clock: Clock) -> None:
         """Rows that fit their events, and a run at rest."""
-        store = SqliteStore(str(self.path), clock)
-        await store.open()
+        store = await open_store(self.url, msgspec.structs.replace(system_doors(), clock=clock))
         try:
             for run_id in await store.run_ids("default"):
                 run = (await store.run("default", run_id)).run

@@ -32,8 +32,8 @@ def load(name: str) -> ModuleType:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/app.db"
+def store(store_url: str) -> str:
+    return store_url
 
 
 def test_the_reviewer_of_the_readme_is_the_example() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -68,8 +67,8 @@ async def quitting() -> NoReturn:
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/app.db"
+def url(store_url: str) -> str:
+    return store_url
 
 
 async def _unknown(sf: Surefoot, call: ToolCall) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -20,8 +18,8 @@ WAIT_SECONDS = 30.0
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> Iterator[str]:
-    yield f"sqlite:///{tmp_path}/app.db"
+def url(store_url: str) -> str:
+    return store_url
 
 
 @tool(effect=effects.opaque)

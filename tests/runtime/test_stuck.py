@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +24,7 @@ def stubborn() -> str:
 
 
 async def test_a_failed_drive_keeps_the_lease_of_a_call_that_still_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _release.clear()
     failures = 0
@@ -37,7 +36,7 @@ async def test_a_failed_drive_keeps_the_lease_of_a_call_that_still_runs(
 
     monkeypatch.setattr("surefoot.runtime.drive.settle_step", broken)
     agent = Agent("a", FakeModel([[("stubborn", {})], "end"]), "", [stubborn])
-    async with Surefoot(f"sqlite:///{tmp_path}/app.db", [agent], worker=True, lease_seconds=1.5) as sf:
+    async with Surefoot(store_url, [agent], worker=True, lease_seconds=1.5) as sf:
         run = await sf.start("a", "go")
         await eventually(lambda: failures > 0, "the drive fails")
         assert sf.worker is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
 
@@ -68,17 +67,17 @@ async def _decision(sf: Surefoot, key: str) -> object:
 @pytest.mark.parametrize("key", BAD, ids=[repr(key)[:12] for key in BAD])
 @pytest.mark.parametrize("door", [_start, _perform, _tool, _signal, _decision])
 async def test_no_door_takes_a_key_that_is_none(
-    tmp_path: Path, door: Callable[[Surefoot, object], Awaitable[object]], key: object
+    store_url: str, door: Callable[[Surefoot, object], Awaitable[object]], key: object
 ) -> None:
-    async with Surefoot(f"sqlite:///{tmp_path}/app.db", _agents(), worker=True, log=lambda line: None) as sf:
+    async with Surefoot(store_url, _agents(), worker=True, log=lambda line: None) as sf:
         with pytest.raises(InvalidInput):
             await door(sf, key)
 
 
 @pytest.mark.parametrize("door", [_start, _perform, _tool, _signal, _decision])
 async def test_every_door_takes_the_same_keys(
-    tmp_path: Path, door: Callable[[Surefoot, str], Awaitable[object]]
+    store_url: str, door: Callable[[Surefoot, str], Awaitable[object]]
 ) -> None:
-    async with Surefoot(f"sqlite:///{tmp_path}/app.db", _agents(), worker=True, log=lambda line: None) as sf:
+    async with Surefoot(store_url, _agents(), worker=True, log=lambda line: None) as sf:
         for key in GOOD:
             assert await door(sf, key)

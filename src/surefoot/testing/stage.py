@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypedDict, Unpack
+from typing import Protocol, Self, TypedDict, Unpack, runtime_checkable
 
 import msgspec
 
@@ -25,7 +25,6 @@ from surefoot.errors import InvalidInput, StoreError
 from surefoot.runtime.questions import MODEL_CHOICES
 from surefoot.runtime.worker import Worker
 from surefoot.snapshot import RunSnapshot
-from surefoot.store.sqlite import SqliteStore
 from surefoot.testing.machine import Machine, Main, Process
 from surefoot.testing.world import TOKEN
 
@@ -85,13 +84,17 @@ class _Options(TypedDict):
 
 
 class Stage:
-    """One story's place: a store that no earlier story has used. `with` removes it and restores the environment."""
+    """One story's place: a store that no earlier story has used, by default a SQLite file in memory.
 
-    def __init__(self, cast: Cast) -> None:
+    `with` removes the file and restores the environment; a store that was given by its URL is left alone.
+    """
+
+    def __init__(self, cast: Cast, store: str | None = None) -> None:
         self.cast = cast
         self._folder = Path(tempfile.mkdtemp(prefix="surefoot-", dir=MEMORY if os.path.isdir(MEMORY) else None))
         self.path = self._folder / "story.db"
-        self.url = f"sqlite:///{self.path}"
+        """The file, where the store is one of this stage's own."""
+        self.url = f"sqlite:///{self.path}" if store is None else store
         self.on_open: Callable[[Surefoot], None] = lambda sf: None
         """Called with each process's surefoot once its store is open, before it works."""
         self._before: dict[str, str | None] = {}
@@ -123,7 +126,7 @@ class Stage:
             lease_seconds=cast.lease_seconds,
             log=log if log is not None else process.say,
         )
-        process.on_death.append(lambda: _abandon(sf))
+        process.on_death.append(lambda: abandon(sf))
         return sf
 
     def worker(self) -> Main:
@@ -228,12 +231,22 @@ def stage(cast: Cast) -> Iterator[Stage]:
         yield made
 
 
-def _abandon(sf: Surefoot) -> None:
+@runtime_checkable
+class Mortal(Protocol):
+    """A store that knows what the death of its process does to it. Both of ours do."""
+
+    def abandon(self) -> None:
+        """Nothing queued is written, what is open is rolled back, the locks are free."""
+        ...
+
+
+def abandon(sf: Surefoot) -> None:
+    """The process of `sf` is dead: its store does what the operating system and the server would do."""
     try:
         store = sf.store
     except InvalidInput:
         return
-    assert isinstance(store, SqliteStore), "stories are played on SQLite"
+    assert isinstance(store, Mortal), f"{type(store).__name__} cannot be abandoned"
     store.abandon()
 
 

@@ -5,6 +5,7 @@ While an outcome is being found out, no text says that something is posted or se
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 LANGUAGES = ("en", "zh-CN")
@@ -114,10 +115,24 @@ EVENTS: dict[str, dict[str, str]] = {
 """Events as lines for people; an event that is not listed has none."""
 
 
+LANGUAGES_MAX = 30
+"""Of an Accept-Language header, so many are looked at."""
+
+
 def language_of(accept: str | None) -> str:
     """The display language for an Accept-Language header, a locale or None: "zh-CN" for Chinese, else "en"."""
-    first = (accept or "").split(",")[0].strip().lower().replace("_", "-")
-    return "zh-CN" if first.startswith("zh") else "en"
+    best, most = "en", 0.0
+    for part in (accept or "").split(",")[:LANGUAGES_MAX]:
+        name, _, rest = part.strip().lower().partition(";")
+        language = {"zh": "zh-CN", "en": "en", "*": "en"}.get(name.strip().replace("_", "-").partition("-")[0])
+        if language is not None and (weight := _weight(rest)) > most:
+            best, most = language, weight
+    return best
+
+
+def _weight(parameters: str) -> float:
+    found = re.fullmatch(r"\s*q\s*=\s*([01](?:\.[0-9]{0,3})?)\s*", parameters)
+    return float(found[1]) if found else 1.0
 
 
 def text_of(code: str, language: str, *, tool: str = "", texts: Mapping[str, Mapping[str, str]] | None = None) -> str:

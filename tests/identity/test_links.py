@@ -20,6 +20,7 @@ from surefoot.store.port import ActionRow
 from tests.github.rig import BODY
 from tests.identity.rig import HOST, Rig, rig_of, token_of
 
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 RING = Keyring([b"k" * 32])
 LINK = Link("acme", "act_1", "ab" * 32, 2_000)
 
@@ -83,8 +84,7 @@ def path_to(rig: Rig, row: ActionRow, **more: object) -> str:
 
 
 async def post(rig: Rig, path: str, fields: dict[str, str], headers: dict[str, str] | None = None) -> httpx.Response:
-    own = {"Origin": HOST, "Content-Type": "application/x-www-form-urlencoded"}
-    return await rig.http.post(path, content=urlencode(fields), headers={**own, **(headers or {})})
+    return await rig.http.post(path, content=urlencode(fields), headers={"Origin": HOST, **FORM, **(headers or {})})
 
 
 def hidden(answer: httpx.Response) -> dict[str, str]:
@@ -166,9 +166,12 @@ async def test_other_sites_pages_cannot_decide_by_a_link(rig: Rig) -> None:
         {"Host": "evil.example", "Origin": "http://evil.example"},
     ):  # fmt: skip
         assert (await post(rig, path, form, headers)).status_code == 403, headers
+    assert (await rig.http.get(path, headers={"Host": "evil.example"})).status_code == 403, "nobody's name shows it"
+    for media in ("text/plain", "multipart/form-data; boundary=x", "application/json", ""):
+        assert (await post(rig, path, form, {"Content-Type": media})).status_code == 415, media
     for fields in ({**form, "decision": "yes"}, {"key": "1"}, {**form, "decision": "give_up"}):
         assert (await post(rig, path, fields)).status_code == 400
-    big = await rig.http.post(path, content=b"x" * 20_000, headers={"Origin": HOST})
+    big = await rig.http.post(path, content=b"x" * 20_000, headers={"Origin": HOST, **FORM})
     assert big.status_code == 413
     assert (await rig.sf.store.action(rig.sf.tenant, row.action.id)).action.status.value == "waiting"
 

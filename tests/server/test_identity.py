@@ -219,6 +219,19 @@ def test_another_site_cannot_log_somebody_in(web: Served) -> None:
         assert Browser(web).log_in(ALL, **headers).status == 403
 
 
+def test_a_program_that_logs_in_is_told_what_is_missing(web: Served) -> None:
+    bare = web.ask("POST", "/v1/session", {"token": ALL})
+    assert (bare.status, bare.code) == (403, "origin_missing")
+    detail = str(bare.record()["detail"])
+    assert "Origin" in detail and "Authorization: Bearer" in detail
+
+
+def test_a_token_is_no_session_to_log_out_of(web: Served) -> None:
+    kept = web.ask("DELETE", "/v1/session", headers=bearer(ALL))
+    assert (kept.status, kept.code) == (409, "no_session") and "tokens revoke" in str(kept.record()["detail"])
+    assert web.ask("GET", "/v1/runs", headers=bearer(ALL)).status == 200
+
+
 def test_a_revoked_token_is_out_at_once(tmp_path: Path) -> None:
     cli = Cli(tmp_path)
     made = cli.json("tokens", "create", "ben", "--permission", "read", "--permission", "start").record()

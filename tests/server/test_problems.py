@@ -27,7 +27,7 @@ async def test_what_is_wrong_with_a_request_is_told(folder: Path, outside: Outsi
         assert code_of(await at.client.get("/v2/runs")) == (404, "no_such_path")
         wrong = await at.client.put("/v1/runs")
         assert code_of(wrong) == (405, "method_not_allowed")
-        assert set(wrong.headers["allow"].split(", ")) == {"GET", "POST"}
+        assert set(wrong.headers["allow"].split(", ")) == {"GET", "HEAD", "POST"}
         assert await post(b"{") == (400, "broken_json")
         assert await post(b"") == (400, "broken_json")
         assert await post(b'{"agent": "\xff"}') == (400, "broken_json")

@@ -76,9 +76,10 @@ async def test_a_message_waits_for_its_place_and_an_ended_run_says_how_to_go_on(
         await at.decide(action_id, "reject", reason="too long")
         await at.until(run_id, "completed")
         seen: list[tuple[int, str]] = []
-        cursor: str | None = "-1"
+        cursor: str | None = ""
         while cursor is not None:
-            page = (await at.client.get(f"/v1/runs/{run_id}/messages?limit=2&cursor={cursor}")).json()
+            asked = {"limit": "2"} if cursor == "" else {"limit": "2", "cursor": cursor}
+            page = (await at.client.get(f"/v1/runs/{run_id}/messages", params=asked)).json()
             seen += [(m["position"], m["role"]) for m in page["items"]]
             cursor = page["next_cursor"]
         assert seen == list(enumerate(["user", "assistant", "tool_result", "user", "assistant"]))

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 import msgspec
 
 from surefoot.agent.builtin import check_answer
+from surefoot.core.facts import check_id, check_link
 from surefoot.core.people import Decision
 from surefoot.core.values import canonical
 from surefoot.errors import InvalidInput
@@ -74,10 +75,11 @@ class Decisions(ABC):
         source: str = "program",
     ) -> ActionRow:
         """Say what happened: "happened" (with id or link), "did_not_happen" or "give_up". Raises as `approve` does."""
-        if outcome == "happened" and not (external_resource_id or url):
+        resource_id, link = check_id(external_resource_id, "external_resource_id"), check_link(url, "url")
+        if outcome == "happened" and resource_id is None and link is None:
             raise InvalidInput("say what happened with its id or its link: external_resource_id=… or url=…")
         decision = Decision(
-            outcome, by, reason=reason, key=key, external_resource_id=external_resource_id, url=url, source=source
+            outcome, by, reason=reason, key=key, external_resource_id=resource_id, url=link, source=source
         )
         return await self._decide(action_id, decision)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from surefoot.core.draft import Draft
+from surefoot.core.facts import check_reason
 from surefoot.core.people import Decision, decide_action, is_replay
 from surefoot.core.reconcile import Look, record_report
 from surefoot.core.values import check_key, clean_text
@@ -38,6 +39,7 @@ async def _decide(ctx: Context, action_id: str, decision: Decision) -> ActionRow
     if not decision.by.strip():
         raise InvalidInput("a decision is somebody's: by=… names the person")
     check_key(decision.key)
+    check_reason(decision.reason)
     decision = _redacted(ctx, decision)
     row = await ctx.store.action(ctx.tenant_id, action_id)
     step = await ctx.store.step(ctx.tenant_id, row.action.step_id)

@@ -16,6 +16,7 @@ import msgspec
 from surefoot.core import policy
 from surefoot.core.attempts import Outcome
 from surefoot.core.payloads import result_body
+from surefoot.core.facts import mended
 from surefoot.core.reconcile import Look
 from surefoot.core.redact import Redactor, safe_error
 from surefoot.core.state import EffectClass, Rules
@@ -237,11 +238,13 @@ def receipt_look(receipt: Receipt, redactor: Redactor, *, source: str) -> Look:
             "is_error": receipt.error is not None,
         }
     )
+    told = (receipt.resource_id, receipt.url)
+    resource_id, url = mended(*(None if fact is None else fact_text(fact, redactor) for fact in told))
     return Look(
         "found",
         source=source,
-        resource_id=None if receipt.resource_id is None else fact_text(receipt.resource_id, redactor),
-        url=None if receipt.url is None else fact_text(receipt.url, redactor),
+        resource_id=resource_id,
+        url=url,
         body=body,
         safe_output=view_json(redactor, safe),
     )

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from surefoot.agent.agent import Agent
 from surefoot.errors import StoreError
 from surefoot.server.openapi import described
-from surefoot.server.requests import Visitor
+from surefoot.server.requests import Reader
 from surefoot.server.service import service_of
 from surefoot.server.wire import AgentFacts, AgentPage, Health, Readiness, ToolFacts, Vocabulary, reply
 from surefoot.vocabulary import EVENTS, NEXT, TEXTS
@@ -24,9 +24,8 @@ Texts = Mapping[str, Mapping[str, str]]
 
 
 @router.get("/v1/agents", summary="List agents", **described({200: AgentPage}))
-async def agents(visit: Visitor) -> Response:
+async def agents(visit: Reader) -> Response:
     """The agents that runs can be started with."""
-    visit.need("read")
     return reply(AgentPage([_facts(visit.sf.agents[name]) for name in sorted(visit.sf.agents)]))
 
 
@@ -38,10 +37,8 @@ def _facts(agent: Agent) -> AgentFacts:
 
 
 @router.get("/v1/vocabulary", summary="Texts for people", **described({200: Vocabulary}))
-async def vocabulary(visit: Visitor) -> Response:
+async def vocabulary(visit: Reader) -> Response:
     """The product's words in the language of the request, so that a client can put events into words."""
-    visit.need("read")
-
     def said(table: Texts) -> dict[str, str]:
         return {code: texts.get(visit.language, texts["en"]) for code, texts in table.items()}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal, Protocol
 
 import msgspec
@@ -12,6 +12,15 @@ from surefoot.server.problems import Problem
 
 Act = Literal["read", "start", "approve", "resolve", "evidence", "admin"]
 ACTS: tuple[Act, ...] = ("read", "start", "approve", "resolve", "evidence", "admin")
+DOING: Mapping[Act, str] = {
+    "read": "read what there is",
+    "start": "start runs or talk to them",
+    "approve": "decide about calls",
+    "resolve": "say what became of calls",
+    "evidence": "report evidence",
+    "admin": "do that",
+}
+"""What an act is, in words."""
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 """Names by which a server on loopback may be called: a page elsewhere can point a name of its own at 127.0.0.1."""
 FORWARDED = frozenset({"forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"})

@@ -94,20 +94,33 @@ class TokenDoorman:
 
 def check_own_page(request: Request, hosts: Collection[str]) -> None:
     """Raises Problem 403 unless a page of this server asks, under one of its names, or nobody's page (when reading)."""
-    host = request.headers.get("host", "")
-    if name_of(host).lower() not in hosts:
-        raise Problem(
-            403, "foreign_host", f"this server is not called {host!r} by browsers; start it with --allow-host NAME"
-        )
+    host = check_host(request, hosts)
     site = request.headers.get("sec-fetch-site")
     if site not in (None, "none", "same-origin"):
         raise Problem(403, "foreign_origin", "a page of another site may not ask here")
     if request.method in SAFE_METHODS:
         return
     origin = request.headers.get("origin")
+    if origin is None and site is None:
+        raise Problem(
+            403,
+            "origin_missing",
+            "this is for pages of this server, whose browser says where a request comes from: the header Origin is "
+            "missing. A program sends `Authorization: Bearer TOKEN` instead, and needs no session",
+        )
     own = site == "same-origin" if origin is None else urlsplit(origin).netloc.lower() == host.lower()
     if not own:
         raise Problem(403, "foreign_origin", "a page of another origin may not act here")
+
+
+def check_host(request: Request, hosts: Collection[str]) -> str:
+    """The Host, if it is one of the server's names. Raises Problem 403 (`foreign_host`)."""
+    host = request.headers.get("host", "")
+    if name_of(host).lower() not in hosts:
+        raise Problem(
+            403, "foreign_host", f"this server is not called {host!r} by browsers; start it with --allow-host NAME"
+        )
+    return host
 
 
 def csrf_of(session: Holder) -> str:

@@ -8,16 +8,18 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 
 from surefoot.app import Surefoot
+from surefoot.core.facts import check_id, check_link, check_reason
 from surefoot.effects import Absent, Found, Receipt, Undetermined
 from surefoot.server import signatures, webhooks
 from surefoot.server.openapi import described
 from surefoot.server.problems import Problem
-from surefoot.server.requests import check_json, decode_json, read_body, visit
+from surefoot.server.requests import check_json, checked, decode_json, read_body, visit
 from surefoot.server.service import Service, service_of
 from surefoot.server.webhooks import CommentEvent
 from surefoot.server.wire import reply
 
 BODY_BYTES_MAX = 1_048_576
+KEY_CHARACTERS_MAX = 1_000
 
 router = APIRouter(tags=["evidence"])
 
@@ -85,13 +87,14 @@ async def evidence(request: Request) -> Response:
     The secret is SUREFOOT_EVIDENCE_SECRET. The same webhook-id again answers as the first time.
     """
     service = service_of(request)
-    check_json(request)
     if "webhook-signature" not in request.headers:
         caller = await visit(request)
         caller.need("evidence")
+        check_json(request)
         told = decode_json(await read_body(request, BODY_BYTES_MAX), Reported)
         by = f"{caller.caller.name}, {caller.caller.source}"
         return reply(await _record(caller.sf, told, by, "report", service))
+    check_json(request)
     sf = service.own.sf
     raw = await read_body(request, BODY_BYTES_MAX)
     refused = signatures.check(service.options.evidence_secrets, request.headers, raw, sf.doors.clock.now().wall)
@@ -108,6 +111,9 @@ async def evidence(request: Request) -> Response:
 
 
 async def _record(sf: Surefoot, told: Reported, by: str, source: str, service: Service) -> Recorded:
+    known = told.key.strip() and len(told.key) <= KEY_CHARACTERS_MAX
+    checked(known, f"key is the operation key of a call: 1 to {KEY_CHARACTERS_MAX} characters, not blank")
+    check_reason(told.reason)
     new = await sf.report(told.key, _verdict(told, by), source=source)
     service.meters.count("webhooks", source="evidence", outcome="settled" if new else "known")
     return Recorded(told.key, new)
@@ -116,10 +122,11 @@ async def _record(sf: Surefoot, told: Reported, by: str, source: str, service: S
 def _verdict(told: Reported, by: str) -> Found | Absent | Undetermined:
     coverage = {**told.coverage, "reported_by": by}
     if told.verdict == "found":
-        if told.resource_id is None and told.url is None:
+        resource_id, url = check_id(told.resource_id, "resource_id"), check_link(told.url, "url")
+        if resource_id is None and url is None:
             raise Problem(422, "invalid_input", "say what was found with its id or its link: resource_id or url")
-        output = told.output if told.output is not None else {"id": told.resource_id, "url": told.url}
-        return Found(Receipt(resource_id=told.resource_id, url=told.url, output=output), coverage=coverage)
+        output = told.output if told.output is not None else {"id": resource_id, "url": url}
+        return Found(Receipt(resource_id=resource_id, url=url, output=output), coverage=coverage)
     if told.verdict == "absent":
         return Absent(coverage=coverage)
     return Undetermined(told.reason or "reported", coverage=coverage)

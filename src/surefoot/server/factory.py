@@ -26,6 +26,7 @@ from surefoot.server.callers import Doorman
 from surefoot.server.meters import Measured
 from surefoot.server.options import Options
 from surefoot.server.service import OpenTenant, Service
+from surefoot.server.strict import Strict
 
 DESCRIPTION = "Runs of AI agents whose tools change the outside world: each action once, none lost."
 
@@ -69,6 +70,7 @@ def create_app(
     app.include_router(metrics.router)
     app.include_router(statistics.router)
     app.include_router(link_pages.router)
+    app.add_middleware(Strict)
     app.add_middleware(Measured, meters=service.meters, clock=sf.doors.clock)
     site.mount(app)
     openapi.install(app)

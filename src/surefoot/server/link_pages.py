@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Collection
 from typing import Literal
 from urllib.parse import parse_qsl
 
@@ -14,7 +15,7 @@ from surefoot.core.state import ActionKind
 from surefoot.errors import AlreadyDecided, NotAllowed, SurefootError
 from surefoot.server import link_texts as t
 from surefoot.server.callers import LOOPBACK_HOSTS, Caller
-from surefoot.server.doorman import TokenDoorman, address_of, check_own_page, csrf_of
+from surefoot.server.doorman import TokenDoorman, address_of, check_host, check_own_page, csrf_of
 from surefoot.server.links import PATH, Link, read_link
 from surefoot.server.problems import Problem, problem_of
 from surefoot.server.requests import read_body
@@ -26,6 +27,7 @@ from surefoot.vocabulary import language_of
 
 FORM_BYTES_MAX = 16_384
 NONCE_BYTES = 16
+FORM = "application/x-www-form-urlencoded"
 DECIDABLE = (ActionKind.approve, ActionKind.duplicate)
 HERE = "here"
 """Set on the second way in. A browser that comes from elsewhere sends no cookie; one that comes from here does."""
@@ -57,9 +59,12 @@ async def show(request: Request, text: str) -> Response:
     """The action, with buttons where it waits. Changes nothing, whatever follows it."""
     language = language_of(request.headers.get("accept-language"))
     try:
+        check_host(request, _hosts(service_of(request)))
         held = await _hold(request, text)
     except SurefootError as problem:
         return _refusal(problem, language)
+    except Problem as problem:
+        return _answer(t.page(language, t.text("refused", language), t.paragraph(problem.detail)), problem.status)
     if held.name is None:
         return _log_in_page(request, held, language)
     action = action_view(held.row, language)
@@ -162,8 +167,15 @@ async def _why_not(caller: Caller, tenant: Tenant, row: ActionRow, link: Link) -
 
 
 def _check_page(service: Service, request: Request) -> None:
-    hosts = service.doorman.hosts if isinstance(service.doorman, TokenDoorman) else LOOPBACK_HOSTS
-    check_own_page(request, hosts)
+    check_own_page(request, _hosts(service))
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media != FORM:
+        # What other pages can send besides is no form of ours.
+        raise Problem(415, "not_a_form", f"a decision is the form of this page, {FORM}, not {media or 'of no type'}")
+
+
+def _hosts(service: Service) -> Collection[str]:
+    return service.doorman.hosts if isinstance(service.doorman, TokenDoorman) else LOOPBACK_HOSTS
 
 
 async def _log_in(request: Request, text: str, token: str) -> Response:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from surefoot.server.meters import EvidenceTotals, Meters, Page
 from surefoot.server.openapi import described, package_version
-from surefoot.server.requests import Visitor
+from surefoot.server.requests import Reader
 from surefoot.server.service import service_of
 from surefoot.store.access import Counts
 
@@ -23,9 +23,8 @@ router = APIRouter(tags=["server"])
     summary="Metrics",
     **described({200: None}, media={200: {"text/plain": {"schema": {"type": "string"}}}}),
 )
-async def metrics(request: Request, visit: Visitor) -> Response:
+async def metrics(request: Request, visit: Reader) -> Response:
     """What there is in the caller's tenant, and what this process did. Takes `read`."""
-    visit.need("read")
     service = service_of(request)
     sf = visit.sf
     totals = service.evidence_totals.setdefault(sf.tenant, EvidenceTotals())

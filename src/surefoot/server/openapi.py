@@ -15,7 +15,7 @@ from surefoot.server.problems import MEDIA_TYPE, ProblemDocument
 REF = "#/components/schemas/{name}"
 NEEDED = "x-needed"
 """Marks a header without which we refuse a request ourselves."""
-ALWAYS = (401, 403, 503)
+ALWAYS = (400, 401, 403, 431, 503)
 """Any request may be answered so."""
 
 _shapes: dict[str, type[msgspec.Struct]] = {"ProblemDocument": ProblemDocument}
@@ -55,7 +55,7 @@ def described(
         if content:
             answer["content"] = content
         responses[status] = answer
-    body_problems = () if reads is None else (400, 408, 413, 415, 422)
+    body_problems = () if reads is None else (408, 413, 415, 422)
     for status in sorted({*ALWAYS, *problems, *body_problems}):
         content = {MEDIA_TYPE: {"schema": _ref(ProblemDocument)}}
         responses[status] = {"description": HTTPStatus(status).phrase, "content": content}

@@ -12,7 +12,8 @@ from surefoot.core.state import ActionKind, ActionStatus
 from surefoot.errors import InvalidInput, NotFound
 from surefoot.server.callers import Act
 from surefoot.server.openapi import described
-from surefoot.server.requests import KeyHeader, Visitor, body_of, read_key
+from surefoot.server.problems import bad_cursor
+from surefoot.server.requests import KeyHeader, Reader, Visitor, body_of, read_key
 from surefoot.server.runs import LIMIT_DEFAULT, Limit
 from surefoot.server.service import Visit
 from surefoot.server.wire import ActionPage, Decide, reply
@@ -32,14 +33,13 @@ ACT_OF: dict[ActionKind, Act] = {
 
 @router.get("", summary="List questions", **described({200: ActionPage}, 404, 422))
 async def list_actions(
-    visit: Visitor,
+    visit: Reader,
     status: ActionStatus | None = None,
     run_id: Annotated[str | None, Query(description="Of this run, and of the runs that work for it.")] = None,
     cursor: Annotated[str | None, Query(description="next_cursor of the page before.")] = None,
     limit: Limit = LIMIT_DEFAULT,
 ) -> Response:
     """Questions to people, oldest first; `status=waiting` is the inbox."""
-    visit.need("read")
     store, tenant = visit.sf.store, visit.sf.tenant
     if run_id is not None:
         await store.run(tenant, run_id)  # an unknown run is refused, not empty
@@ -56,24 +56,25 @@ async def _known_cursor(visit: Visit, cursor: str) -> None:
     try:
         await visit.sf.store.action(visit.sf.tenant, cursor)
     except NotFound:
-        raise InvalidInput("cursor is no next_cursor of this list; begin without it", code="bad_cursor") from None
+        raise bad_cursor() from None
 
 
 @router.get("/{action_id}", summary="One question", **described({200: ActionView}, 404))
-async def show(visit: Visitor, action_id: str) -> Response:
+async def show(visit: Reader, action_id: str) -> Response:
     """The exact action with its preview, its hash, who asked and until when."""
-    visit.need("read")
     return reply(action_view(await visit.sf.store.action(visit.sf.tenant, action_id), visit.language))
 
 
-@router.post("/{action_id}/decision", summary="Decide", **described({200: ActionView}, 404, 409, reads=Decide))
-async def decide(
-    visit: Visitor, action_id: str, asked: Annotated[Decide, Depends(body_of(Decide))], key: KeyHeader = None
-) -> Response:
-    """Decide once: the first decision wins, another gets 409 with what was decided.
+class Asked:
+    """A question, and a caller who may decide about it."""
 
-    The same decision by the same person under the same Idempotency-Key is answered as the first time.
-    """
+    def __init__(self, visit: Visit, row: ActionRow) -> None:
+        self.visit = visit
+        self.row = row
+
+
+async def _asked(visit: Visitor, action_id: str) -> Asked:
+    """Raises NotFound, Problem 403."""
     row = await visit.sf.store.action(visit.sf.tenant, action_id)
     step = await visit.sf.store.step(visit.sf.tenant, row.action.step_id)
     visit.need(
@@ -82,7 +83,21 @@ async def decide(
         effect_class=step.step.rules.effect.value,
         permission=row.action.permission,
     )
-    return reply(action_view(await make_decision(visit, row, asked, read_key(key)), visit.language))
+    return Asked(visit, row)
+
+
+@router.post("/{action_id}/decision", summary="Decide", **described({200: ActionView}, 404, 409, reads=Decide))
+async def decide(
+    asked: Annotated[Asked, Depends(_asked)],
+    decision: Annotated[Decide, Depends(body_of(Decide))],
+    key: KeyHeader = None,
+) -> Response:
+    """Decide once: the first decision wins, another gets 409 with what was decided.
+
+    The same decision by the same person under the same Idempotency-Key is answered as the first time.
+    """
+    row = await make_decision(asked.visit, asked.row, decision, read_key(key))
+    return reply(action_view(row, asked.visit.language))
 
 
 async def make_decision(visit: Visit, row: ActionRow, asked: Decide, key: str | None) -> ActionRow:

@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from surefoot.core.redact import Redactor
+from surefoot.core.text import clean_text, cut
 from surefoot.errors import (
     CommitUnknown,
     Conflict,
@@ -26,6 +27,8 @@ from surefoot.errors import (
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 1
+DETAIL_CHARACTERS_MAX = 2_000
+"""A detail may show what was sent, which may be anything."""
 
 
 class ProblemDocument(msgspec.Struct, frozen=True, rename={"kind": "type"}):
@@ -59,12 +62,21 @@ class Problem(Exception):
         self.details = dict(details or {})
         self.headers = dict(headers or {})
 
+    @property
+    def phrase(self) -> str:
+        """The status in words."""
+        return HTTPStatus(self.status).phrase
+
     def response(self) -> Response:
         """The error as an answer."""
-        document = ProblemDocument(
-            HTTPStatus(self.status).phrase, self.status, self.code, self.detail, details=self.details
-        )
+        detail = cut(clean_text(self.detail), DETAIL_CHARACTERS_MAX)[0]
+        document = ProblemDocument(self.phrase, self.status, self.code, detail, details=self.details)
         return Response(msgspec.json.encode(document), self.status, self.headers, MEDIA_TYPE)
+
+
+def bad_cursor() -> Problem:
+    """For a cursor that no page has given."""
+    return Problem(422, "bad_cursor", "cursor is no next_cursor of this list; begin without it")
 
 
 STATUS_OF: tuple[tuple[type[SurefootError], int], ...] = (
@@ -126,12 +138,13 @@ def install(app: FastAPI, log: Callable[[str], None]) -> None:
 def _methods_of(app: FastAPI, path: str) -> list[str]:
     """The methods of a path: the framework names those of its first route only."""
     paths: Mapping[str, Mapping[str, object]] = app.openapi()["paths"]
-    return sorted(
+    found = {
         method.upper()
         for template, methods in paths.items()
         if re.fullmatch(re.sub(r"\{[^}]+\}", "[^/]+", template), path)
         for method in methods
-    )
+    }
+    return sorted(found | ({"HEAD"} if "GET" in found else set()))
 
 
 def _advice(request: Request, error: HTTPException, headers: Mapping[str, str]) -> str:
@@ -145,4 +158,6 @@ def _advice(request: Request, error: HTTPException, headers: Mapping[str, str]) 
 def _bad_parameter(error: RequestValidationError) -> Problem:
     first = error.errors()[0]
     place, name = (*map(str, first["loc"]), "")[:2]
+    if name == "cursor":
+        return bad_cursor()
     return Problem(422, "invalid_input", f"{place} {name}: {first['msg']}", details={"in": place, "name": name})

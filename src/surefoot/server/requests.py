@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Awaitable, Callable
 from typing import Annotated, TypeVar
@@ -11,6 +12,7 @@ import msgspec
 from fastapi import Depends, Header, Request
 
 from surefoot.errors import InvalidInput
+from surefoot.server.callers import Act
 from surefoot.server.openapi import NEEDED
 from surefoot.server.problems import Problem
 from surefoot.server.service import Visit, service_of
@@ -21,6 +23,8 @@ BODY_SECONDS_MAX = 30.0
 KEY_CHARACTERS_MAX = 255
 _BARE = re.compile(r"[\x20\x21\x23-\x2b\x2d-\x3a\x3c-\x7e]+")
 _QUOTED = re.compile(r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -33,6 +37,20 @@ async def visit(request: Request) -> Visit:
 
 
 Visitor = Annotated[Visit, Depends(visit)]
+
+
+def allowed(act: Act) -> Callable[[Visit], Awaitable[Visit]]:
+    """A dependency: who calls, and may do this. It stands before what is read of a request: 403 before 422."""
+
+    async def check(visit: Visitor) -> Visit:
+        visit.need(act)
+        return visit
+
+    return check
+
+
+Reader = Annotated[Visit, Depends(allowed("read"))]
+Starter = Annotated[Visit, Depends(allowed("start"))]
 
 
 def body_of(kind: type[T]) -> Callable[[Request, Visit], Awaitable[T]]:
@@ -60,11 +78,27 @@ def check_json(request: Request) -> None:
 def decode_json(raw: bytes, kind: type[T]) -> T:
     """JSON of this kind. Raises Problem 400, 422."""
     try:
-        return msgspec.json.decode(raw, type=kind)
+        found = msgspec.json.decode(raw, type=kind)
+        _refuse_twins(raw)
+        return found
     except msgspec.ValidationError as problem:
         raise Problem(422, "invalid_input", f"the body does not fit: {problem}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise Problem(400, "broken_json", f"the body is not JSON: {problem}") from None
+        half = ": a \\ud800 to \\udfff is half of a surrogate pair" if _SURROGATE.search(raw) else ""
+        raise Problem(400, "broken_json", f"the body is not JSON: {problem}{half}") from None
+
+
+def _refuse_twins(raw: bytes) -> None:
+    """Raises Problem 400 where an object has a member twice: one reader takes the first, another the last."""
+
+    def members(pairs: list[tuple[str, object]]) -> None:
+        names = [name for name, _ in pairs]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise Problem(400, "repeated_member", f"the body has the member {twice[:100]!r} more than once in one object")
+
+    # Numbers are not made: an integer may have any size.
+    json.loads(raw, object_pairs_hook=members, parse_int=len, parse_float=len, parse_constant=len)
 
 
 async def read_body(request: Request, bytes_max: int = BODY_BYTES_MAX) -> bytes:
@@ -130,3 +164,12 @@ def checked(condition: object, message: str) -> None:
     """Raises InvalidInput with the message unless the condition holds."""
     if not condition:
         raise InvalidInput(message)
+
+
+def accepts(request: Request, media: str) -> bool:
+    """Whether an Accept header names this type itself, and does not refuse it by `q=0`."""
+    for part in ",".join(request.headers.getlist("accept")).split(","):
+        name, *parameters = part.split(";")
+        if name.strip().lower() == media:
+            return not any(re.fullmatch(r"\s*[qQ]\s*=\s*0(\.0{0,3})?\s*", each) for each in parameters)
+    return False

@@ -11,6 +11,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from surefoot.errors import InvalidInput
+from surefoot.server.protocol import Protocol
 from surefoot.server.service import Service
 
 STOP_SECONDS = 5
@@ -18,7 +19,6 @@ STOP_SECONDS = 5
 BACKLOG = 2_048
 IDLE_SECONDS = 75
 """How long an unused connection is kept, longer than most proxies keep theirs."""
-HEADER_BYTES_MAX = 65_536
 
 
 class Server(uvicorn.Server):
@@ -47,7 +47,7 @@ class Running:
                 backlog=BACKLOG,
                 timeout_keep_alive=IDLE_SECONDS,
                 timeout_graceful_shutdown=STOP_SECONDS,
-                h11_max_incomplete_event_size=HEADER_BYTES_MAX,
+                http=Protocol,
                 ws="none",
             )
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
@@ -11,8 +12,8 @@ from surefoot.core.state import RunStatus
 from surefoot.errors import RunEnded
 from surefoot.server import sse
 from surefoot.server.openapi import described
-from surefoot.server.problems import Problem
-from surefoot.server.requests import KeyHeader, NeededKeyHeader, Visitor, body_of, read_key
+from surefoot.server.problems import Problem, bad_cursor
+from surefoot.server.requests import KeyHeader, NeededKeyHeader, Reader, Starter, accepts, body_of, read_key
 from surefoot.server.service import Visit, service_of
 from surefoot.server.wire import (
     Cancelled,
@@ -33,6 +34,7 @@ LIMIT_DEFAULT = 50
 LIMIT_MAX = 500
 SEQUENCE_MAX = 2**53
 _DIGITS = frozenset("0123456789")
+_RUN_ID = re.compile(r"run_[0-9a-z]{26}")
 Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="How many at most.")]
 
 
@@ -43,14 +45,13 @@ Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="How many at most."
     **described({201: RunSnapshot, 200: RunSnapshot}, 404, 409, reads=StartRun),
 )
 async def start(
-    visit: Visitor, asked: Annotated[StartRun, Depends(body_of(StartRun))], key: NeededKeyHeader = None
+    visit: Starter, asked: Annotated[StartRun, Depends(body_of(StartRun))], key: NeededKeyHeader = None
 ) -> Response:
     """Start a run: 201 with its snapshot.
 
     The Idempotency-Key is needed. The same key with the same body answers 200 with the run that was made first, as it
     stands now; with another body 422; while the first request is under way 409. A key holds as long as its run is kept.
     """
-    visit.need("start")
     name = read_key(key, needed=True)
     assert name is not None
     if name in visit.starting:
@@ -76,14 +77,15 @@ async def start(
 
 @router.get("", summary="List runs", **described({200: RunPage}, 422))
 async def list_runs(
-    visit: Visitor,
+    visit: Reader,
     status: RunStatus | None = None,
     agent: str | None = None,
     cursor: Annotated[str | None, Query(description="next_cursor of the page before.")] = None,
     limit: Limit = LIMIT_DEFAULT,
 ) -> Response:
     """Runs, newest first."""
-    visit.need("read")
+    if cursor is not None and _RUN_ID.fullmatch(cursor) is None:
+        raise bad_cursor()
     rows = await visit.sf.store.runs(
         visit.sf.tenant, status=status and status.value, agent=agent, before=cursor, limit=limit + 1
     )
@@ -106,9 +108,8 @@ def _told(visit: Visit, run: RunSnapshot) -> RunSnapshot:
 
 
 @router.get("/{run_id}", summary="One run", **described({200: RunSnapshot}, 404))
-async def show(visit: Visitor, run_id: str) -> Response:
+async def show(visit: Reader, run_id: str) -> Response:
     """The snapshot: then follow the events above its `last_event_sequence`."""
-    visit.need("read")
     return reply(await visit.sf.snapshot(run_id, visit.language))
 
 
@@ -127,7 +128,7 @@ LastEventId = Annotated[
 )
 async def events(
     request: Request,
-    visit: Visitor,
+    visit: Reader,
     run_id: str,
     after: Annotated[int, Query(ge=0, le=SEQUENCE_MAX, description="Events with a higher sequence.")] = 0,
     limit: Limit = LIMIT_MAX,
@@ -138,7 +139,6 @@ async def events(
     The ids of a stream are sequences of events. Frames without an id are `text` (what the model writes now, stored
     nowhere) and `end` (the run is over and all is told), after which the stream ends; asked again from there it is 204.
     """
-    visit.need("read")
     if last_event_id is not None:
         after = _sequence(last_event_id)
     row = await visit.sf.store.run(visit.sf.tenant, run_id)
@@ -151,7 +151,7 @@ async def events(
             "read the snapshot again",
             details={"last_event_sequence": tail},
         )
-    if sse.MEDIA_TYPE in request.headers.get("accept", ""):
+    if accepts(request, sse.MEDIA_TYPE):
         if ended and after == tail:
             return Response(status_code=204, headers={"Cache-Control": "no-store"})
         return sse.EventStream(visit.streams.reading(run_id, after, tail), lambda: _may_read(request))
@@ -168,14 +168,13 @@ def _sequence(text: str) -> int:
 
 @router.get("/{run_id}/messages", summary="The conversation of a run", **described({200: MessagePage}, 404, 422))
 async def messages(
-    visit: Visitor,
+    visit: Reader,
     run_id: str,
-    cursor: Annotated[int, Query(ge=-1, le=SEQUENCE_MAX, description="next_cursor of the page before.")] = -1,
+    cursor: Annotated[int | None, Query(ge=0, le=SEQUENCE_MAX, description="next_cursor of the page before.")] = None,
     limit: Limit = LIMIT_DEFAULT,
 ) -> Response:
     """Messages of the user, the assistant and the tools, in order."""
-    visit.need("read")
-    return reply(await _messages(visit, run_id, cursor, limit))
+    return reply(await _messages(visit, run_id, -1 if cursor is None else cursor, limit))
 
 
 async def _messages(visit: Visit, run_id: str, cursor: int, limit: int) -> MessagePage:
@@ -195,14 +194,13 @@ async def _messages(visit: Visit, run_id: str, cursor: int, limit: int) -> Messa
     **described({202: RunSnapshot}, 404, 409, reads=NewMessage),
 )
 async def message(
-    visit: Visitor, run_id: str, said: Annotated[NewMessage, Depends(body_of(NewMessage))], key: KeyHeader = None
+    visit: Starter, run_id: str, said: Annotated[NewMessage, Depends(body_of(NewMessage))], key: KeyHeader = None
 ) -> Response:
     """A message of the user to a run under way; an ended run answers 409 with how to go on.
 
     The same message under the same Idempotency-Key, to the same run, is one message, and is answered as the first
     time; another text under that key is 422.
     """
-    visit.need("start")
     try:
         await visit.sf.message(run_id, said.text, key=read_key(key), by=visit.caller.name)
     except RunEnded as ended:
@@ -220,10 +218,9 @@ async def message(
     "/{run_id}/signals", status_code=202, summary="A signal", **described({202: Signalled}, 404, 409, reads=Signal)
 )
 async def signal(
-    visit: Visitor, run_id: str, sent: Annotated[Signal, Depends(body_of(Signal))], key: KeyHeader = None
+    visit: Starter, run_id: str, sent: Annotated[Signal, Depends(body_of(Signal))], key: KeyHeader = None
 ) -> Response:
     """Tell a run that something has happened; the same signal under the same Idempotency-Key is one signal."""
-    visit.need("start")
     new = await visit.sf.signal(run_id, sent.name, sent.value, key=read_key(key), by=visit.caller.name)
     return reply(Signalled(run_id, new), 202)
 
@@ -231,18 +228,16 @@ async def signal(
 @router.post(
     "/{run_id}/retry", status_code=201, summary="Take up a run", **described({201: RunSnapshot}, 404, 409, 422)
 )
-async def retry(visit: Visitor, run_id: str) -> Response:
+async def retry(visit: Starter, run_id: str) -> Response:
     """Take up a failed or cancelled run in a new one with a fresh budget; asked again, it is the same new run."""
-    visit.need("start")
     run = await visit.sf.retry(run_id, by=visit.caller.name)
     run = await visit.sf.snapshot(run.id, visit.language)
     return reply(_told(visit, run), 201, {"Location": f"/v1/runs/{run.id}"})
 
 
 @router.post("/{run_id}/cancel", status_code=202, summary="Cancel a run", **described({202: Cancelled}, 404, 409))
-async def cancel(visit: Visitor, run_id: str) -> Response:
+async def cancel(visit: Starter, run_id: str) -> Response:
     """Stop a run. From this answer on nothing is sent for it; it lists the calls that may have been sent before."""
-    visit.need("start")
     sent = await visit.sf.cancel(run_id, by=visit.caller.name)
     run = await visit.sf.snapshot(run_id, visit.language)
     steps = await read_calls(visit.sf.context, sent, visit.language)

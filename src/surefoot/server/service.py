@@ -9,7 +9,7 @@ from fastapi import Request
 from surefoot.app import Surefoot
 from surefoot.errors import NotFound, SurefootError
 from surefoot.server.announce import Announcer
-from surefoot.server.callers import Act, Caller, Doorman
+from surefoot.server.callers import DOING, Act, Caller, Doorman
 from surefoot.server.meters import EvidenceTotals, Meters
 from surefoot.server.options import Options
 from surefoot.server.problems import Problem
@@ -95,8 +95,10 @@ class Visit(Tenant):
         """Raises Problem 403 (`not_permitted`) where the caller may not do this."""
         if not self.caller.may(act, tool=tool, effect_class=effect_class, permission=permission):
             what = f"{act}:permission={permission}" if permission else act
-            about = f" for {tool}" if tool else ""
-            raise Problem(403, "not_permitted", f"{self.caller.name} may not {act}{about}; it takes {what} or admin")
+            about = f" of {tool}" if tool else ""
+            raise Problem(
+                403, "not_permitted", f"{self.caller.name} may not {DOING[act]}{about}; it takes {what}, or admin"
+            )
 
 
 def service_of(request: Request) -> Service:

@@ -73,11 +73,12 @@ async def begin_session(request: Request, doorman: TokenDoorman, token: str, ans
 
 @router.delete("", summary="Log out", status_code=204, **described({204: None}, 409))
 async def log_out(request: Request) -> Response:
-    """End the session, also for whoever has copied the cookie."""
+    """End the session, also for whoever has copied the cookie. A token is no session: 409."""
     doorman = _with_tokens(service_of(request).doorman)
     _, holder = await doorman.admit(request)
-    if holder.kind == "session":
-        await doorman.tokens.end(holder)
+    if holder.kind != "session":
+        raise Problem(409, "no_session", "a token is no session; to end it: `surefoot tokens revoke`")
+    await doorman.tokens.end(holder)
     answer = Response(status_code=204, headers={"Cache-Control": "no-store"})
     _set_cookie(request, answer, "", 0)
     return answer

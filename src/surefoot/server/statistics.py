@@ -8,7 +8,7 @@ import msgspec
 from fastapi import APIRouter, Query, Response
 
 from surefoot.server.openapi import described
-from surefoot.server.requests import Visitor
+from surefoot.server.requests import Reader
 from surefoot.server.wire import reply
 from surefoot.snapshot import iso
 from surefoot.store.access import Span
@@ -58,9 +58,8 @@ Hours = Annotated[int, Query(ge=1, le=HOURS_MAX, description="How far to look ba
 
 
 @router.get("/v1/statistics", summary="Statistics", **described({200: Statistics}, 422))
-async def statistics(visit: Visitor, hours: Hours = HOURS_DEFAULT) -> Response:
+async def statistics(visit: Reader, hours: Hours = HOURS_DEFAULT) -> Response:
     """Runs by state over time, time to approval, and outcomes of lookups. Takes `read`."""
-    visit.need("read")
     until = visit.sf.doors.clock.now().wall
     bucket_s = hours * 3_600.0 / BUCKETS
     span = Span(until - hours * 3_600.0, bucket_s, ROWS_MAX)

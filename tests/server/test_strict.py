@@ -51,7 +51,10 @@ async def test_what_is_said_twice_is_refused(folder: Path, outside: Outside) -> 
             assert answer.startswith(b"HTTP/1.1 400 ") and PROBLEM in answer, answer
             problem = json.loads(answer.partition(b"\r\n\r\n")[2])
             assert problem["code"] == "repeated_header" and name in problem["detail"], answer
-        for lengths in (["Content-Length: 34", "Content-Length: 5"], ["Content-Length: 34", "Transfer-Encoding: chunked"]):
+        for lengths in (
+            ["Content-Length: 34", "Content-Length: 5"],
+            ["Content-Length: 34", "Transfer-Encoding: chunked"],
+        ):
             answer = await raw(at, request_of(json_type, f"{KEY}: a", *lengths))
             assert answer.startswith(b"HTTP/1.1 400 ") and PROBLEM in answer, answer
         assert code_of(await at.client.get("/v1/runs?limit=1&limit=2")) == (400, "repeated_parameter")
@@ -75,7 +78,12 @@ JSON = {"Content-Type": "application/json"}
 
 async def test_what_is_no_http_is_a_problem(folder: Path) -> None:
     async with house(folder) as at:
-        for data in (b"hello\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET /\x00 HTTP/1.1\r\nHost: a\r\n\r\n", b"\x16\x03\x01\x02"):
+        for data in (
+            b"hello\r\n\r\n",
+            b"GET / HTTP/9.9\r\n\r\n",
+            b"GET /\x00 HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"\x16\x03\x01\x02",
+        ):
             answer = await raw(at, data)
             assert answer.startswith(b"HTTP/1.1 400 ") and PROBLEM in answer and b"bad_request" in answer, answer
 
@@ -116,7 +124,7 @@ async def test_head_is_get_without_its_body(folder: Path, outside: Outside) -> N
         assert refused.status_code == 405 and refused.headers["allow"] == "POST"
         assert 'method="HEAD"' in (await at.client.get("/metrics")).text
         # The connection is as good as before.
-        once = f"HEAD /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
+        once = b"HEAD /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
         answer = await raw(at, once + request_of(line="GET /healthz HTTP/1.1", body=b""))
         assert answer.count(b"HTTP/1.1 200 ") == 2 and answer.endswith(b'{"status":"ok"}')
 
@@ -170,7 +178,11 @@ async def test_who_may_not_is_told_so_before_anything_is_read(folder: Path, outs
             "admin": [],
         }  # fmt: skip
         for method, path in guarded[act]:
-            for body, media in ((b"{", "application/json"), (b'{"a": 1, "a": 2}', "application/json"), (b"", "text/plain")):
+            for body, media in (
+                (b"{", "application/json"),
+                (b'{"a": 1, "a": 2}', "application/json"),
+                (b"", "text/plain"),
+            ):
                 answer = await at.client.request(method, path, content=body, headers={"Content-Type": media})
                 assert code_of(answer) == (403, "not_permitted"), (path, body, answer.text)
             words = answer.json()["detail"]

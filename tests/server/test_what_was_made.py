@@ -20,7 +20,13 @@ BAD_LINKS = (
     "ftp://host/x", "http://", "https:///x", "http:/x", "https://a b", "https://a\x00", "https://a/\nb", "https://a\\b",
     "https://me:secret@host/", "https://x/" + "a" * LINK_CHARACTERS_MAX, " javascript:alert(1)",
 )  # fmt: skip
-GOOD_LINKS = ("https://a", "http://127.0.0.1:8100/x?y#z", "HTTPS://Example.COM/ü", "http://[::1]:80/", "https://例子.cn")
+GOOD_LINKS = (
+    "https://a",
+    "http://127.0.0.1:8100/x?y#z",
+    "HTTPS://Example.COM/ü",
+    "http://[::1]:80/",
+    "https://例子.cn",
+)
 
 
 def test_links_are_those_that_people_may_follow() -> None:
@@ -65,7 +71,7 @@ async def test_evidence_is_checked(folder: Path, outside: Outside) -> None:
     async with house(folder, [shouter]) as at:
         run_id, _ = await at.asked("shouter")
         (step,) = [step for step in (await at.sf.snapshot(run_id)).steps if step.operation_key]
-        found = {"key": step.operation_key, "verdict": "found"}
+        found: dict[str, object] = {"key": step.operation_key, "verdict": "found"}
         wrong: list[dict[str, object]] = [{**found, "resource_id": bad} for bad in BAD_IDS]
         wrong += [{**found, "url": bad} for bad in BAD_LINKS]
         wrong += [{**found, "key": bad, "resource_id": "echo"} for bad in ("", " ", "k" * 900_000)]

@@ -15,8 +15,8 @@ import msgspec
 
 from surefoot.core import policy
 from surefoot.core.attempts import Outcome
-from surefoot.core.payloads import result_body
 from surefoot.core.facts import mended
+from surefoot.core.payloads import result_body
 from surefoot.core.reconcile import Look
 from surefoot.core.redact import Redactor, safe_error
 from surefoot.core.state import EffectClass, Rules

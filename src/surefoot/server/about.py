@@ -39,6 +39,7 @@ def _facts(agent: Agent) -> AgentFacts:
 @router.get("/v1/vocabulary", summary="Texts for people", **described({200: Vocabulary}))
 async def vocabulary(visit: Reader) -> Response:
     """The product's words in the language of the request, so that a client can put events into words."""
+
     def said(table: Texts) -> dict[str, str]:
         return {code: texts.get(visit.language, texts["en"]) for code, texts in table.items()}
 

@@ -95,7 +95,9 @@ def _refuse_twins(raw: bytes) -> None:
         names = [name for name, _ in pairs]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            raise Problem(400, "repeated_member", f"the body has the member {twice[:100]!r} more than once in one object")
+            raise Problem(
+                400, "repeated_member", f"the body has the member {twice[:100]!r} more than once in one object"
+            )
 
     # Numbers are not made: an integer may have any size.
     json.loads(raw, object_pairs_hook=members, parse_int=len, parse_float=len, parse_constant=len)

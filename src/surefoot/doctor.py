@@ -15,6 +15,7 @@ from surefoot.core.audit import check_run
 from surefoot.core.evolve import Recorded
 from surefoot.core.state import Instant, RunStatus, StepStatus
 from surefoot.errors import NotFound, SurefootError
+from surefoot.snapshot import untaken_seconds
 from surefoot.store.port import ActionRow, RunRow, StepRow, Store
 
 STUCK_SECONDS = 300.0
@@ -139,9 +140,7 @@ async def _unreadable_requests(store: Store, tenant_id: str, steps: Sequence[Ste
 def _standing_still(row: RunRow, steps: Sequence[StepRow], now: Instant) -> list[Finding]:
     run = row.run
     found = []
-    free = row.lease_owner is None or row.lease_until <= now.mono
-    # A run that is due at once says 0: the last append tells since when.
-    waited = 0.0 if row.ready_at is None or not free else min(now.mono - row.ready_at, now.wall - row.updated_at)
+    waited = untaken_seconds(row, now)
     if row.blocked_code is not None:
         next_action = "start a worker with the code that knows it, or cancel the run"
         if row.blocked_code == "drive_failed":

@@ -182,6 +182,8 @@ class RunEvent(msgspec.Struct, frozen=True):
     data: dict[str, object]
 
 
+NO_WORKER_SECONDS = 15.0
+"""A run that has been ready and free for longer stands still: most likely no worker knows its agent and version."""
 LAST_WALL = 253_402_300_799.0
 """The end of the year 9999: a later time is shown as none."""
 
@@ -280,6 +282,21 @@ def action_view(row: ActionRow, language: str = "en") -> ActionView:
     )
 
 
+def untaken_seconds(row: RunRow, now: Instant) -> float:
+    """For how long a run has been ready and free without a worker that takes it; 0.0 where one has it, or need not."""
+    free = row.lease_owner is None or row.lease_until <= now.mono
+    if row.ready_at is None or not free:
+        return 0.0
+    # A run that is due at once says 0: the last append tells since when.
+    return max(min(now.mono - row.ready_at, now.wall - row.updated_at), 0.0)
+
+
+def blocked_code(row: RunRow, now: Instant) -> str | None:
+    """Why no worker goes on with a run that has not ended, or None."""
+    late = not row.run.ended and untaken_seconds(row, now) > NO_WORKER_SECONDS
+    return row.blocked_code or ("no_worker" if late else None)
+
+
 async def read_snapshot(ctx: Context, run_id: str, language: str) -> RunSnapshot:
     """Read a run and make its snapshot. Raises NotFound, Unreadable."""
     row = await ctx.store.run(ctx.tenant_id, run_id)
@@ -314,7 +331,7 @@ async def read_snapshot(ctx: Context, run_id: str, language: str) -> RunSnapshot
         pending_actions=[a for a in actions if a.status == "waiting"],
         # A call may have given it while others were still open.
         result=_json(row.result) if run.status is RunStatus.completed else None,
-        error_code=run.error_code or row.blocked_code,
+        error_code=run.error_code or blocked_code(row, ctx.doors.clock.now()),
         metadata=_json(row.metadata),
         created_at=iso(row.created_at) or "",
         updated_at=iso(row.updated_at) or "",

@@ -80,6 +80,8 @@ def blocked_text(code: str) -> str:
     match code:
         case "unreadable":
             what = "a stored value cannot be read: see `surefoot doctor`"
+        case "no_worker":
+            what = "it is ready, and no worker takes it: start one with the code of its agent and version"
         case "drive_failed":
             what = "driving it failed again and again: read the worker's log, mend the code, start a worker anew"
         case _:

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from surefoot import Agent, Approval, Surefoot
-from surefoot.agent.tools import ApprovalChoice
+from surefoot.agent.tools import ApprovalChoice, Tool
 from surefoot.connectors import github
 from surefoot.doors import SystemClock
 from surefoot.server.callers import Doorman
@@ -24,7 +24,7 @@ from surefoot.server.tokens import Tokens, read_given
 from surefoot.snapshot import RunSnapshot
 from surefoot.testing import faults as f
 from surefoot.testing.github_state import Account, Comment, comment_view
-from surefoot.testing.model import FakeModel
+from surefoot.testing.model import FakeModel, ScriptedCall
 from surefoot.testing.world import BOT, TOKEN, World
 from surefoot.testing.world_server import WorldServer
 from tests.github.rig import BODY, COMMENTS, NUMBER, REPO, forget_accounts, make_world
@@ -71,14 +71,15 @@ class Rig:
         (step,) = [s for s in (await self.sf.snapshot(run_id)).steps if s.type == "tool_call"]
         return step.status, step.resolution, step.external_resource_id
 
-    async def in_doubt(self) -> str:
-        """A run whose comment was made, whose reply was lost, and whose looks all fail."""
-        self.world.faults.add(f.Rule(f.LostReply(), method="POST", path=COMMENTS))
-        self.world.faults.add(f.Rule(f.StatusBefore(500), method="GET", path=COMMENTS, times=None))
+    async def in_doubt(self, method: str = "POST", path: str = COMMENTS, looks: str = COMMENTS) -> str:
+        """A run whose comment (or what is made at `path`) was made, whose reply was lost, and whose looks all fail."""
+        self.world.faults.add(f.Rule(f.LostReply(), method=method, path=path))
+        self.world.faults.add(f.Rule(f.StatusBefore(500), method="GET", path=looks, times=None))
         run = await self.sf.start("reviewer", "Review it")
 
         def looked(snapshot: RunSnapshot) -> bool:
-            return any(s.status == "outcome_unknown" and s.evidence for s in snapshot.steps)
+            asked = bool(snapshot.pending_actions)
+            return any(s.status == "outcome_unknown" and (s.evidence or asked) for s in snapshot.steps)
 
         await self.sf.wait(run.id, until=looked, timeout=20)
         return run.id
@@ -119,13 +120,16 @@ async def rig_of(
     doorman: Doorman | None = None,
     body: str = BODY,
     lookup_waits_s: float = 60.0,
+    act: tuple[Tool, dict[str, object]] | None = None,
 ) -> AsyncIterator[Rig]:
     """The rig, over a World on a socket."""
     forget_accounts()
     world = make_world(now=SystemClock().now().wall)
-    call = ("create_issue_comment", {"repo": REPO, "issue_number": NUMBER, "body": body})
+    call: ScriptedCall = ("create_issue_comment", {"repo": REPO, "issue_number": NUMBER, "body": body})
     approval: ApprovalChoice = Approval(expires=3_600) if gated else "never"
-    tool = github.create_issue_comment.using(approval=approval, settle=lookup_waits_s, timeout=5)
+    tool: Tool = github.create_issue_comment.using(approval=approval, settle=lookup_waits_s, timeout=5)
+    if act is not None:
+        tool, call = act[0], (act[0].name, act[1])
     agent = Agent(name="reviewer", model=FakeModel([[call], "Done."]), instructions="Review.", tools=[tool])
     async with WorldServer(world) as url:
         monkeypatch.setenv("GITHUB_API_URL", url)

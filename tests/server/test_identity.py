@@ -249,6 +249,25 @@ def test_a_revoked_token_is_out_at_once(tmp_path: Path) -> None:
     assert str(made["token"]).rpartition("_")[2] not in web.log.read_text()
 
 
+def test_a_tenant_begins_with_its_first_token_in_a_running_server(tmp_path: Path) -> None:
+    with serving(tmp_path, more={"SUREFOOT_TOKENS": f"anna admin {ALL}"}) as web:
+        made = Cli(tmp_path).json("tokens", "create", "ben", "--permission", "admin", "--tenant", "branch").record()
+        key = bearer(str(made["token"]))
+        assert web.ask("GET", "/v1/session", headers=key).record()["tenant"] == "branch"
+        body = {"agent": "talker", "input": "Hi"}
+        started = web.ask("POST", "/v1/runs", body, headers={**key, "Idempotency-Key": "k"})
+        assert started.status == 201, started
+        path = f"/v1/runs/{started.record()['id']}"
+
+        def done() -> bool:
+            return web.ask("GET", path, headers=key).record()["status"] == "completed"
+
+        eventually_sync(done, "a worker of the new tenant", seconds_max=30)
+        assert web.ask("GET", path, headers=bearer(ALL)).code == "not_found"
+        assert web.get("/readyz").record()["ready"] is True
+        assert 'tenant="branch"' not in web.ask("GET", "/metrics", headers=bearer(ALL)).body.decode()
+
+
 def test_without_tokens_whoever_is_here_is_the_user(tmp_path: Path) -> None:
     with serving(tmp_path) as web:
         me = web.get("/v1/session").record()

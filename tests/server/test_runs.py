@@ -6,8 +6,11 @@ import json
 from pathlib import Path
 
 import msgspec
+import pytest
 
-from tests.server.house import KEY, Outside, code_of, house, note
+from surefoot import snapshot
+from surefoot.cli.desk import Blocked
+from tests.server.house import KEY, Outside, code_of, house, note, surefoot_at
 
 
 async def test_the_snapshot_is_the_one_that_the_program_sees(folder: Path, outside: Outside) -> None:
@@ -135,3 +138,26 @@ async def test_agents_and_health_are_told(folder: Path, outside: Outside) -> Non
         assert (unwell.status_code, unwell.json()["worker"]) == (503, "default: a call does not end")
     async with house(folder, worker=False) as at:
         assert (await at.client.get("/readyz")).status_code == 503
+
+
+async def test_a_run_that_no_worker_takes_is_said_so(
+    folder: Path, outside: Outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "NO_WORKER_SECONDS", 0.2)
+    async with house(folder, [outside.writer()]) as at:
+        async with surefoot_at(folder, [outside.writer(name="stranger")], worker=False) as other:
+            run = await other.start("stranger", "Go")
+
+        while (seen := await at.run(run.id))["error_code"] != "no_worker":
+            assert (seen["status"], seen["error_code"]) == ("running", None)
+        ready = await at.client.get("/readyz")
+        assert (ready.status_code, ready.json()["blocked_runs"]) == (200, {"unknown_agent": 1})
+        notes = list[str]()
+        Blocked(notes.append).see(await at.sf.snapshot(run.id))
+        assert "no worker takes it" in notes[0] and "start one" in notes[0]
+        run_id, _ = await at.asked()
+        assert (await at.run(run_id))["error_code"] is None, "what waits for a person stands still for another reason"
+    async with house(folder, [outside.writer(name="stranger")]) as at:
+        await at.question(run.id)
+        assert (await at.run(run.id))["error_code"] is None
+        assert (await at.client.get("/readyz")).json()["blocked_runs"] == {}

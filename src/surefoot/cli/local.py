@@ -29,7 +29,8 @@ from surefoot.snapshot import (
     run_summary,
 )
 
-WAIT_SECONDS = 3_600.0
+LOOK_AGAIN_SECONDS = 5.0
+"""Who follows a run looks at it again after this: that no worker takes it is written nowhere."""
 
 
 def desk(
@@ -115,7 +116,7 @@ class Local:
             if at_rest(run) and run.last_event_sequence <= after:
                 return await self.run(run_id)
             blocked.see(run)
-            await sf.store.changed(seen, WAIT_SECONDS)
+            await sf.store.changed(seen, LOOK_AGAIN_SECONDS)
 
     async def message(self, run_id: str, text: str, key: str | None) -> RunSnapshot:
         """A message of the user."""

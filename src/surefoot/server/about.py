@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 
 from fastapi import APIRouter, Request, Response
 
 from surefoot.agent.agent import Agent
+from surefoot.app import Surefoot
+from surefoot.core.state import RunStatus
 from surefoot.errors import StoreError
 from surefoot.server.openapi import described
 from surefoot.server.requests import Reader
 from surefoot.server.service import service_of
 from surefoot.server.wire import AgentFacts, AgentPage, Health, Readiness, ToolFacts, Vocabulary, reply
+from surefoot.snapshot import blocked_code
 from surefoot.vocabulary import EVENTS, NEXT, TEXTS
 
 router = APIRouter(tags=["server"])
 
 READY_SECONDS_MAX = 2.0
+RUNS_MAX = 500
+"""Of each status, so many of the newest are looked at for whether a worker takes them."""
 
 Texts = Mapping[str, Mapping[str, str]]
 """A code's texts by language."""
@@ -62,14 +68,14 @@ async def readyz(request: Request) -> Response:
     wrong_store: str | None = None
     workers: list[str] = []
     blocked: dict[str, int] = {}
-    for name, tenant in service_of(request).tenants.items():
+    for name, tenant in list(service_of(request).tenants.items()):
         sf = tenant.sf
         if sf.worker is None or sf.worker.unhealthy is not None:
             workers.append(f"{name}: {'no worker' if sf.worker is None else sf.worker.unhealthy}")
         try:
             async with asyncio.timeout(READY_SECONDS_MAX):
                 await sf.store.check_writable()
-                for code, count in (await sf.store.counts(sf.tenant)).blocked.items():
+                for code, count in (await _blocked(sf)).items():
                     blocked[code] = blocked.get(code, 0) + count
         except StoreError as problem:
             wrong_store = problem.code
@@ -78,3 +84,16 @@ async def readyz(request: Request) -> Response:
             wrong_store = "store_locked"
     readiness = Readiness(wrong_store is None and not workers, wrong_store, "; ".join(workers) or None, blocked)
     return reply(readiness, 200 if readiness.ready else 503)
+
+
+async def _blocked(sf: Surefoot) -> Counter[str]:
+    """Runs that no worker takes, by why."""
+    found = Counter((await sf.store.counts(sf.tenant)).blocked)
+    for status in (RunStatus.running, RunStatus.reconciling):
+        rows = await sf.store.runs(sf.tenant, status=status.value, agent=None, before=None, limit=RUNS_MAX)
+        for row in rows:
+            if row.blocked_code is None and blocked_code(row, sf.doors.clock.now()) is not None:
+                agent = sf.agents.get(row.run.agent)
+                known = row.run.kind == "perform" or (agent is not None and agent.version == row.run.agent_version)
+                found["no_worker" if known else "unknown_agent"] += 1
+    return found

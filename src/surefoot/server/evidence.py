@@ -11,11 +11,11 @@ from surefoot.app import Surefoot
 from surefoot.core.facts import check_id, check_link, check_reason
 from surefoot.effects import Absent, Found, Receipt, Undetermined
 from surefoot.server import signatures, webhooks
+from surefoot.server.deliveries import Delivery
 from surefoot.server.openapi import described
 from surefoot.server.problems import Problem
 from surefoot.server.requests import check_json, checked, decode_json, read_body, visit
 from surefoot.server.service import Service, service_of
-from surefoot.server.webhooks import CommentEvent
 from surefoot.server.wire import reply
 
 BODY_BYTES_MAX = 1_048_576
@@ -53,12 +53,14 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 @router.post(
-    "/v1/webhooks/github", summary="A delivery of GitHub's", **described({200: Delivered}, 404, reads=CommentEvent)
+    "/v1/webhooks/github", summary="A delivery of GitHub's", **described({200: Delivered}, 404, reads=Delivery)
 )
 async def github(request: Request) -> Response:
     """Evidence from GitHub, signed with X-Hub-Signature-256 under SUREFOOT_GITHUB_WEBHOOK_SECRET.
 
-    An `issue_comment` that was created by our account with our marker settles its step at once. Everything else is
+    `issue_comment` (created), `pull_request_review` (submitted) and `issues` (opened) of our account with our marker
+    settle their step at once. So do `pull_request` (closed, merged with the approved head), and `issues` or
+    `pull_request` (closed, labeled) by our account, for a step in doubt that asks for just that. Everything else is
     acknowledged and ignored.
     """
     service = service_of(request)

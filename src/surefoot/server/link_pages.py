@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from surefoot.core.state import ActionKind
-from surefoot.errors import AlreadyDecided, NotAllowed, SurefootError
+from surefoot.errors import AlreadyDecided, NotAllowed, NotFound, SurefootError
 from surefoot.server import link_texts as t
 from surefoot.server.callers import LOOPBACK_HOSTS, Caller
 from surefoot.server.doorman import TokenDoorman, address_of, check_host, check_own_page, csrf_of
@@ -129,9 +129,10 @@ async def _hold(request: Request, text: str) -> Holding:
     service = service_of(request)
     sf = service.own.sf
     link = read_link(sf.context.keyring, text, sf.doors.clock.now().wall)
-    tenant = service.tenants.get(link.tenant)
-    if tenant is None:
-        raise NotAllowed("this server does not work for the tenant of this link", code="link_forged")
+    try:
+        tenant = await service.tenant(link.tenant)  # our keyring has signed its name
+    except NotFound:
+        raise NotAllowed("this server does not work for the tenant of this link", code="link_forged") from None
     row = await tenant.sf.store.action(link.tenant, link.action_id)
     if row.action.input_hash != link.input_hash:
         raise NotAllowed("this link is for other content than the question has", code="link_forged")

@@ -33,7 +33,7 @@ async def visit(request: Request) -> Visit:
     """Who calls. Raises Problem 401, 403."""
     service = service_of(request)
     caller = await service.doorman.identify(request)
-    return Visit(service.tenant(caller), caller, language_of(request.headers.get("accept-language")))
+    return Visit(await service.tenant(caller.tenant), caller, language_of(request.headers.get("accept-language")))
 
 
 Visitor = Annotated[Visit, Depends(visit)]

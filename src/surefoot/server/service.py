@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from fastapi import Request
@@ -46,16 +47,20 @@ class Service:
         """Why it could not start."""
         self._open_tenant = open_tenant
         self._announcers: list[Announcer] = []
+        self._opening = asyncio.Lock()
+        self._stopping = False
 
     async def start(self) -> None:
         """Begin to work for every tenant that the doorman knows. Raises StoreError."""
+        self._announce(self.own)
         for name in self.doorman.tenants():
-            if name not in self.tenants and self._open_tenant is not None:
-                self.tenants[name] = Tenant(await self._open_tenant(name).__aenter__())
+            if self._open_tenant is not None:
+                await self.tenant(name)
+
+    def _announce(self, tenant: Tenant) -> None:
         if self.options.announce_url:
-            self._announcers = [Announcer(t.sf, self.options, self.meters) for t in self.tenants.values()]
-            for announcer in self._announcers:
-                announcer.begin()
+            self._announcers.append(Announcer(tenant.sf, self.options, self.meters))
+            self._announcers[-1].begin()
 
     def close_streams(self) -> None:
         """End every live stream; clients come again."""
@@ -64,19 +69,32 @@ class Service:
 
     async def stop(self) -> None:
         """End the streams, and stop the work of the tenants that `start` began."""
-        self.close_streams()
+        self._stopping = True
+        async with self._opening:
+            self.close_streams()
         for announcer in self._announcers:
             await announcer.stop()
         for tenant in self.tenants.values():
             if tenant is not self.own:
                 await tenant.sf.close()
 
-    def tenant(self, caller: Caller) -> Tenant:
-        """The caller's tenant. Raises NotFound."""
-        found = self.tenants.get(caller.tenant)
-        if found is None:
-            raise NotFound(f"this server does not work for tenant {caller.tenant!r}", code="unknown_tenant")
-        return found
+    async def tenant(self, name: str) -> Tenant:
+        """A tenant, begun here where this is the first that is heard of it: a token was made for it just now.
+
+        Only for a name that a caller has proven. Raises NotFound, StoreError, Problem 503 (`stopping`).
+        """
+        found = self.tenants.get(name)
+        if found is not None:
+            return found
+        if self._open_tenant is None:
+            raise NotFound(f"this server does not work for tenant {name!r}", code="unknown_tenant")
+        async with self._opening:
+            if self._stopping:
+                raise Problem(503, "stopping", "the server is stopping; come again", headers={"Retry-After": "1"})
+            if name not in self.tenants:
+                self.tenants[name] = Tenant(await self._open_tenant(name).__aenter__())
+                self._announce(self.tenants[name])
+        return self.tenants[name]
 
 
 class Visit(Tenant):

@@ -1,67 +1,36 @@
-"""What GitHub tells us by itself: a comment with our marker settles the step that made it, before any lookup.
+"""What GitHub tells us by itself: a delivery that proves an effect settles its step, before any lookup.
 
-A webhook is evidence as a lookup's answer is: the comment's author is our account, and the marker's MAC fits the place
-and that account. Anything else changes nothing. So a repeat is harmless: what is known already is not written again,
-and a body that was dealt with is not read twice.
+A webhook is evidence as a lookup's answer is, and is believed for the same reasons. A new comment, review or issue of
+our account carries our marker, whose MAC fits the place and that account. A merge, a close or a label has no marker:
+it counts for a step in doubt whose call asks for exactly that state of that place. Anything else changes nothing. So a
+repeat is harmless: what is known already is not written again, and a body that was dealt with is not read twice.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Iterable
 from typing import Literal
 
 import msgspec
 
 from surefoot.app import Surefoot
-from surefoot.connectors.github_api import place_of
 from surefoot.core.marker import keys_in
+from surefoot.core.state import RunStatus, Step
 from surefoot.effects import Found, Receipt
+from surefoot.server.deliveries import Delivery, Made, Shown, made_by, shown_by
 from surefoot.store.port import StepRow
 
 Outcome = Literal["settled", "known", "repeated", "ignored", "too_old"]
+EVENTS = ("issue_comment", "pull_request_review", "issues", "pull_request")
+"""Those that a hook on GitHub should send."""
 AGE_SECONDS_MAX = 3 * 86_400.0
 """GitHub sends a delivery again for three days. What is older is left to lookups."""
 MARKERS_MAX = 20
-
-
-class User(msgspec.Struct, frozen=True):
-    """Who wrote a comment."""
-
-    id: int
-    login: str = ""
-
-
-class Comment(msgspec.Struct, frozen=True):
-    """What counts of a comment."""
-
-    id: int
-    body: str
-    user: User
-    created_at: str
-    html_url: str = ""
-
-
-class Issue(msgspec.Struct, frozen=True):
-    """Where it stands."""
-
-    number: int
-
-
-class Repository(msgspec.Struct, frozen=True):
-    """Where the issue is."""
-
-    full_name: str
-
-
-class CommentEvent(msgspec.Struct, frozen=True):
-    """An `issue_comment` delivery; the rest of it is not read."""
-
-    action: str
-    comment: Comment
-    issue: Issue
-    repository: Repository
+RUNS_MAX = 500
+"""Of each status, so many are looked at for a step in doubt; lookups find the others."""
+IN_DOUBT = (RunStatus.reconciling, RunStatus.waiting_for_user, RunStatus.running)
+"""Where a run with a step in doubt stands."""
 
 
 async def take_delivery(tenants: Iterable[Surefoot], event: str, raw: bytes) -> Outcome:
@@ -70,62 +39,125 @@ async def take_delivery(tenants: Iterable[Surefoot], event: str, raw: bytes) -> 
     Looked at for each tenant: the MAC says whose the marker is. Raises msgspec.ValidationError for a body that is no
     such event, msgspec.DecodeError for one that is no JSON.
     """
-    if event != "issue_comment":
+    if event not in EVENTS:
         return "ignored"
-    told = msgspec.json.decode(raw, type=CommentEvent)
-    keys = list(dict.fromkeys(keys_in(told.comment.body)))[:MARKERS_MAX]
-    if told.action != "created" or not keys:
+    told = msgspec.json.decode(raw, type=Delivery)
+    made, shown = made_by(event, told), shown_by(event, told)
+    keys = [] if made is None else list(dict.fromkeys(keys_in(made.text)))[:MARKERS_MAX]
+    if not keys and shown is None:
         return "ignored"
     seen = hashlib.sha256(raw).hexdigest()
-    outcomes = [await _for_tenant(sf, told, keys, seen) for sf in tenants]
+    outcomes: list[Outcome] = []
+    for sf in tenants:
+        if await sf.store.marked(sf.tenant, "github", seen) is not None:
+            outcomes.append("repeated")
+            continue
+        outcomes.append(await _by_marker(sf, made, keys) if made is not None else await _by_place(sf, shown))
+        if outcomes[-1] in ("settled", "known"):
+            # Behind the report: a process that ends between the two deals with it once more, and nothing changes.
+            await sf.store.mark(sf.tenant, "github", seen, outcomes[-1])
     order: tuple[Outcome, ...] = ("settled", "known", "repeated", "too_old", "ignored")
     return next(outcome for outcome in order if outcome in outcomes or outcome == "ignored")
 
 
-async def _for_tenant(sf: Surefoot, told: CommentEvent, keys: list[str], seen: str) -> Outcome:
-    if await sf.store.marked(sf.tenant, "github", seen) is not None:
-        return "repeated"
-    if sf.doors.clock.now().wall - _seconds(told.comment.created_at) > AGE_SECONDS_MAX:
+def _too_old(sf: Surefoot, at: float) -> bool:
+    return sf.doors.clock.now().wall - at > AGE_SECONDS_MAX
+
+
+async def _report(sf: Surefoot, key: str, found: Found, before: Outcome) -> Outcome:
+    new = await sf.report(key, found, source="webhook")
+    return "settled" if new or before == "settled" else "known"
+
+
+# A text with a marker
+
+
+async def _by_marker(sf: Surefoot, made: Made, keys: list[str]) -> Outcome:
+    if _too_old(sf, made.at):
         return "too_old"
     outcome: Outcome = "ignored"
+    coverage = {"webhook": made.event, "place": made.place, "author": made.author.login}
     for key in keys:
         row = await sf.store.step_by_key(sf.tenant, key)
-        if row is None or not _is_ours(sf, row, told):
-            continue
-        new = await sf.report(key, _found(told), source="webhook")
-        outcome = "settled" if new else outcome if outcome == "settled" else "known"
-    if outcome != "ignored":
-        # Behind the report: a process that ends between the two deals with it once more, and nothing changes.
-        await sf.store.mark(sf.tenant, "github", seen, outcome)
+        if row is not None and _is_ours(sf, row, made):
+            outcome = await _report(sf, key, Found(made.receipt, coverage=coverage), outcome)
     return outcome
 
 
-def _is_ours(sf: Surefoot, row: StepRow, told: CommentEvent) -> bool:
+def _is_ours(sf: Surefoot, row: StepRow, made: Made) -> bool:
     """Our account wrote it, and the marker is of this step at this place."""
-    author = str(told.comment.user.id)
-    accounts = {attempt.account for attempt in row.step.attempts if attempt.account}
-    if any(account.rpartition(":")[2] != author for account in accounts):
+    author = str(made.author.id)
+    if not _may_be_of(row.step, author):
         return False
     op = sf.context.operation(row.run_id, row.step, None)
-    place = place_of(told.repository.full_name, told.issue.number)
-    if op.matches(told.comment.body, place=place, account=author):
+    if op.matches(made.text, place=made.place, account=author):
         return True
     # Signed while the account was not known: it counts once an attempt says which account it was.
-    return bool(accounts) and op.matches(told.comment.body, place=place, account="")
+    return bool(_accounts(row.step)) and op.matches(made.text, place=made.place, account="")
 
 
-def _found(told: CommentEvent) -> Found:
-    comment = told.comment
-    receipt = Receipt(
-        resource_id=str(comment.id), url=comment.html_url or None, output={"id": comment.id, "url": comment.html_url}
-    )
-    place = place_of(told.repository.full_name, told.issue.number)
-    return Found(receipt, coverage={"webhook": "issue_comment", "place": place, "author": comment.user.login})
+def _accounts(step: Step) -> set[str]:
+    return {attempt.account.rpartition(":")[2] for attempt in step.attempts if attempt.account}
 
 
-def _seconds(text: str) -> float:
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        return 0.0
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+def _may_be_of(step: Step, author: str) -> bool:
+    return all(account == author for account in _accounts(step))
+
+
+# A state that a call asks for
+
+
+async def _by_place(sf: Surefoot, shown: Shown | None) -> Outcome:
+    if shown is None:
+        return "ignored"
+    if _too_old(sf, shown.at):
+        return "too_old"
+    outcome: Outcome = "ignored"
+    coverage = {"webhook": shown.event, "place": shown.place, "by": shown.by.login}
+    async for step in _in_doubt_at(sf, shown.place):
+        receipt = await _asked_for(sf, step, shown)
+        if receipt is not None:
+            outcome = await _report(sf, step.operation_key, Found(receipt, coverage=coverage), outcome)
+    return outcome
+
+
+async def _in_doubt_at(sf: Surefoot, place: str) -> AsyncIterator[Step]:
+    """Steps that are open there, each of whose attempts may have acted."""
+    if not (await sf.store.counts(sf.tenant)).steps.get("outcome_unknown"):
+        return
+    for status in IN_DOUBT:
+        rows = await sf.store.runs(sf.tenant, status=status.value, agent=None, before=None, limit=RUNS_MAX)
+        for row in rows:
+            for step in row.run.steps.values():
+                if step.in_doubt and step.target == place and step.doubtful_attempts:
+                    yield step
+
+
+async def _asked_for(sf: Surefoot, step: Step, shown: Shown) -> Receipt | None:
+    """The receipt of this call, if what is shown is exactly what it asks for; as its tool would give it."""
+    data = await sf.store.blob(sf.tenant, step.input_ref or "")
+    arguments = msgspec.json.decode(data, type=dict[str, object])
+    match step.tool_name:
+        case "merge_pull_request" if shown.merged_head is not None and shown.merged_head == arguments.get("head_sha"):
+            # A head is merged once, whoever asked for it: so the tool's own look has it.
+            output = {"merged": True, "sha": shown.merge_sha}
+            return Receipt(resource_id=shown.merge_sha, url=shown.url or None, output=output)
+        case "close_issue" if shown.closed and _by_us(step, shown):
+            made = {"number": shown.number, "state": "closed", "url": shown.url}
+            return Receipt(resource_id=str(shown.number), url=shown.url or None, output=made)
+        case "add_labels" if _by_us(step, shown) and _labels(arguments) <= {n.casefold() for n in shown.labels}:
+            return Receipt(resource_id=shown.place, output={"labels": list(shown.labels)})
+        case _:
+            return None
+
+
+def _by_us(step: Step, shown: Shown) -> bool:
+    """Our account did it, and not before the call began: what somebody else does to the place is not our effect."""
+    began = min(attempt.started.wall for attempt in step.attempts)
+    # GitHub's times are whole seconds, by another clock.
+    return str(shown.by.id) in _accounts(step) and _may_be_of(step, str(shown.by.id)) and shown.at >= int(began) - 1
+
+
+def _labels(arguments: dict[str, object]) -> set[str]:
+    labels = arguments.get("labels")
+    return {str(name).casefold() for name in labels} if isinstance(labels, list) else {""}

@@ -148,7 +148,7 @@ class Readiness(msgspec.Struct, frozen=True):
     store: str | None
     worker: str | None
     blocked_runs: dict[str, int]
-    """How many runs no worker can take, by why: unreadable, unknown_agent, unknown_tool."""
+    """How many runs no worker takes, by why: unreadable, unknown_agent, unknown_tool, drive_failed, no_worker."""
 
 
 def reply(value: msgspec.Struct, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -14,6 +14,7 @@ const PAGE = 500;
 const LATER_MILLISECONDS = 4_000;
 const AGAIN_MILLISECONDS = 1_000;
 const REST_MILLISECONDS = 60;
+const UNTAKEN_MILLISECONDS = 16_000;
 
 export function runView(app, root, id) {
   const live = new LiveRun(app, root, id);
@@ -28,6 +29,7 @@ class LiveRun {
   #gone = false;
   #watch = null;
   #timer;
+  #late;
   #busy = false;
   #again = false;
   #drawing = false;
@@ -59,6 +61,7 @@ class LiveRun {
   leave() {
     this.#gone = true;
     clearTimeout(this.#timer);
+    clearTimeout(this.#late);
     this.#watch?.close();
   }
 
@@ -187,9 +190,9 @@ class LiveRun {
   async #readMessages() {
     const { messages } = this.#known;
     for (let more = true; more; ) {
-      const cursor = messages.at(-1)?.position ?? -1;
-      const page = await this.#app.client.messages(this.#id, { cursor, limit: PAGE });
-      messages.push(...page.items.filter((each) => each.position > cursor));
+      const last = messages.at(-1)?.position;
+      const page = await this.#app.client.messages(this.#id, { cursor: last, limit: PAGE });
+      messages.push(...page.items.filter((each) => last === undefined || each.position > last));
       this.#known.queued = page.queued;
       more = page.next_cursor !== null;
     }
@@ -225,6 +228,9 @@ class LiveRun {
     const { head } = this.#places;
     if (head.dataset.state === state) return;
     head.dataset.state = state;
+    // That no worker takes a run is no event: it shows in a later snapshot.
+    clearTimeout(this.#late);
+    if (run.next?.what === "start" && !run.error_code) this.#late = setTimeout(() => this.#refresh(), UNTAKEN_MILLISECONDS);
     const next = run.next === null ? null : h("p", { class: "next-line" }, nextLine(run.next));
     const parent = run.parent_step_id ? `run_${run.parent_step_id.replace(/^step_/, "").replace(/_\d+$/, "")}` : null;
     const cancel = run.can_cancel && this.#app.may("start") ? h("button", { class: "danger", onclick: () => this.#cancel() }, t("run.cancel")) : null;

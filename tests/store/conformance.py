@@ -110,21 +110,17 @@ class Creating:
         store = await bench.open()
         story = await Story.begin(store, 1)
         conversation = story.run.conversation_id
-        with pytest.raises(Conflict):
-            await store.queue_note(TENANT, conversation, MessageBody("msg_a", b'"late"'), "note")
-        with pytest.raises(NotFound):
-            await store.queue_note(TENANT, "conv_that_is_not", MessageBody("msg_a", b'"late"'), "note")
         await story.complete()
-        for name in ("msg_b", "msg_a"):
-            await store.queue_note(TENANT, conversation, MessageBody(name, b'"late"'), "note")
+        for name in ("note_b", "note_a"):
+            await story.append(ev.MessageQueued(name, "note"), payloads=[MessageBody(name, b'"late"')])
         waiting = await store.queued(TENANT, conversation)
-        assert [(m.id, m.position, m.role) for m in waiting] == [("msg_b", None, "note"), ("msg_a", None, "note")]
+        assert [(m.id, m.position, m.role) for m in waiting] == [("note_b", None, "note"), ("note_a", None, "note")]
         placed = [ev.MessageAppended(m.id, m.role, n) for n, m in enumerate(waiting)]
         await store.create(new_run(store, 2, conversation=conversation, events=placed))
         assert await store.queued(TENANT, conversation) == []
         assert [(m.id, m.position, m.body) for m in await store.messages(TENANT, conversation)] == [
-            ("msg_b", 0, b'"late"'),
-            ("msg_a", 1, b'"late"'),
+            ("note_b", 0, b'"late"'),
+            ("note_a", 1, b'"late"'),
         ]
 
     async def test_another_tenants_records_do_not_exist(self, bench: Bench) -> None:

@@ -267,13 +267,6 @@ class Store(AccessStore, Protocol):
         """Let runs that were blocked be looked at again (a worker with other code has started)."""
         ...
 
-    async def queue_note(self, tenant_id: str, conversation_id: str, message: MessageBody, role: str) -> None:
-        """Put a message into a conversation that has no run under way; the next run places it first.
-
-        Raises NotFound, and Conflict if a run is under way (append to it instead).
-        """
-        ...
-
     async def see_schedule(self, tenant_id: str, name: str, until: float) -> None:
         """The due times of a schedule up to this wall time were dealt with."""
         ...

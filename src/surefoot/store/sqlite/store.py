@@ -10,9 +10,9 @@ from typing import TypeVar
 from surefoot.core.codec import encode_value
 from surefoot.core.state import Instant, Run
 from surefoot.doors import Clock, Hook, no_hook
-from surefoot.errors import Conflict, NotFound, StoreError, StoreUnavailable
+from surefoot.errors import StoreError, StoreUnavailable
 from surefoot.store.migrate import Migration, migrations
-from surefoot.store.port import Append, Claimed, Create, MessageBody
+from surefoot.store.port import Append, Claimed, Create
 from surefoot.store.sqlite import leases, upkeep
 from surefoot.store.sqlite.access import SqliteAccess
 from surefoot.store.sqlite.checkpoint import Checkpointer
@@ -216,22 +216,6 @@ class SqliteStore(SqliteAccess):
     async def unblock(self, tenant_id: str) -> None:
         """Let blocked runs be looked at again."""
         await self._call(lambda tx: tx.file.run("unblock", {"tenant_id": tenant_id}))
-
-    async def queue_note(self, tenant_id: str, conversation_id: str, message: MessageBody, role: str) -> None:
-        """Put a message into a conversation without a run under way. Raises NotFound, Conflict (a run is under way)."""
-        body = message.body.decode()
-
-        def write(tx: Transaction) -> None:
-            facts = tx.file.one("conversation_facts", {"tenant_id": tenant_id, "conversation_id": conversation_id})
-            if facts is None:
-                raise NotFound(f"no conversation {conversation_id}")
-            if facts["run_id"] is not None:
-                raise Conflict(f"conversation {conversation_id} has run {facts['run_id']} under way: append to it")
-            wall = tx.clock.now().wall
-            values = (tenant_id, message.message_id, conversation_id, None, None, None, None, role, body, wall, wall)
-            tx.file.run("message_insert", values)
-
-        await self._call(write)
 
     async def see_schedule(self, tenant_id: str, name: str, until: float) -> None:
         """The due times of a schedule up to this wall time were dealt with."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
@@ -98,3 +99,41 @@ def test_an_answer_that_is_not_documented_would_be_noticed(web: Served) -> None:
     with pytest.raises(BaseExceptionGroup) as caught:
         case.validate_response(answer, checks=CHECKS)
     assert caught.group_contains(UndefinedStatusCode)
+
+
+def test_who_may_ask_is_documented_and_so(tmp_path: Path) -> None:
+    settings = {"SUREFOOT_TOKENS": "anna admin " + "a" * 40, "SUREFOOT_GITHUB_WEBHOOK_SECRET": "w" * 32}
+    with serving(tmp_path, more=settings) as served:
+        found = served.get("/openapi.json").record()
+        components, paths = found["components"], found["paths"]
+        assert isinstance(components, dict) and isinstance(paths, dict)
+        schemes = components["securitySchemes"]
+        assert (schemes["bearer"]["type"], schemes["session"]["in"]) == ("http", "cookie")
+        asked = 0
+        for path, methods in paths.items():
+            for method, operation in methods.items():
+                ways = operation["security"]
+                assert all(name in schemes for way in ways for name in way), (method, path)
+                filled = path.replace("{run_id}", "run_none").replace("{action_id}", "act_none")
+                answer = served.ask(method.upper(), filled)
+                assert (answer.status == 401) is bool(ways), (method, path, ways, answer)
+                if {"bearer": []} in ways:
+                    allowed = served.ask(method.upper(), filled, headers={"Authorization": "Bearer " + "a" * 40})
+                    assert allowed.status not in (401, 403), (method, path, allowed)
+                asked += 1
+        assert asked > 15
+
+
+@pytest.mark.parametrize("path", ["/v1/runs", "/v1/session", "/v1/evidence", "/v1/webhooks/github"])
+def test_bodies_have_the_bounds_that_are_documented(tmp_path: Path, path: str) -> None:
+    settings = {"SUREFOOT_TOKENS": "anna admin " + "a" * 40, "SUREFOOT_GITHUB_WEBHOOK_SECRET": "w" * 32}
+    with serving(tmp_path, more=settings) as served:
+        paths = served.get("/openapi.json").record()["paths"]
+        assert isinstance(paths, dict)
+        told = paths[path]["post"]["requestBody"]["description"]
+        bytes_max = int(re.sub(r"\D", "", told))
+        headers = {"Authorization": "Bearer " + "a" * 40, "Content-Type": "application/json", "Origin": served.url}
+        fits = served.ask("POST", path, raw=b" " * bytes_max, headers=headers)
+        assert fits.status in (400, 401), (told, fits)
+        assert served.ask("POST", path, raw=b" " * (bytes_max + 1), headers=headers).code == "body_too_large"
+        assert f"{told}" in PAGE.read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from surefoot.agent.agent import Agent
 from surefoot.app import Surefoot
 from surefoot.core.state import RunStatus
 from surefoot.errors import StoreError
-from surefoot.server.openapi import described
+from surefoot.server.openapi import OPEN, described
 from surefoot.server.requests import Reader
 from surefoot.server.service import service_of
 from surefoot.server.wire import AgentFacts, AgentPage, Health, Readiness, ToolFacts, Vocabulary, reply
@@ -53,13 +53,13 @@ async def vocabulary(visit: Reader) -> Response:
     return reply(Vocabulary(visit.language, said(TEXTS), said(NEXT), said(EVENTS), tools))
 
 
-@router.get("/healthz", summary="Is the process alive", **described({200: Health}))
+@router.get("/healthz", summary="Is the process alive", **described({200: Health}, security=OPEN))
 async def healthz() -> Response:
     """The process answers; nothing else is looked at."""
     return reply(Health())
 
 
-@router.get("/readyz", summary="Does work go on", **described({200: Readiness}))
+@router.get("/readyz", summary="Does work go on", **described({200: Readiness}, security=OPEN))
 async def readyz(request: Request) -> Response:
     """Whether the store can be written and every worker is well: 200, or 503 with what is wrong.
 

@@ -9,7 +9,8 @@ from http import HTTPStatus
 from surefoot.app import Surefoot
 from surefoot.server.callers import Loopback
 from surefoot.server.factory import create_app
-from surefoot.server.openapi import ALWAYS
+from surefoot.server.openapi import ALWAYS, BODY_BYTES_MAX
+from surefoot.server.protocol import HEAD_BYTES_MAX
 
 HEAD = """\
 # The HTTP API
@@ -17,9 +18,14 @@ HEAD = """\
 Made from the OpenAPI document, which a server has at `/openapi.json`. Do not edit it by hand: `make docs`.
 
 `surefoot serve reviewer.py` gives it on http://127.0.0.1:8100. Bodies and answers are JSON in UTF-8; a body comes with
-`Content-Type: application/json` and has at most 2 MiB. Times are ISO 8601 in UTC. Integers are exact to any size: a
-client that reads numbers as doubles has to take care (`client.js` does). `Accept-Language` chooses the display texts,
-`en` or `zh-CN`; codes, statuses and types do not change with it.
+`Content-Type: application/json` and has at most {body:,} bytes unless its endpoint says less; the line and the headers
+of a request have at most {head:,} bytes together. Times are ISO 8601 in UTC. Integers are exact to any size: a client
+that reads numbers as doubles has to take care (`client.js` does). `Accept-Language` chooses the display texts, `en` or
+`zh-CN`; codes, statuses and types do not change with it.
+
+**Who.** A server with tokens wants `Authorization: Bearer TOKEN`, or the cookie of a session that a page of its own
+began ([operate.md](operate.md#tokens)); each endpoint says what it takes. A server without tokens serves the user of
+its machine and asks for nothing.
 
 **Errors** are `application/problem+json` with a stable `code` ([errors.md](errors.md)). Any request may also be
 answered {always}.
@@ -29,8 +35,23 @@ answered {always}.
 **Idempotency-Key** goes with requests that must not count twice. It is a text of your own, quoted as the IETF draft
 has it or bare, at most 255 ASCII characters, scoped by tenant. `POST /v1/runs` needs one: the same key with the same
 body is answered 200 with the run that was made first, as it stands now; with another body 422; while the first request
-is under way 409; a missing or malformed one 400. A key holds as long as its run is kept. A decision that the same
-person says again under its key is answered as the first time, so that a lost answer can be asked for again.
+is under way 409; a missing or malformed one 400. A key holds as long as its run is kept.
+
+Said again after a lost answer,
+
+- `POST /v1/runs` under the same key is the run that was made first;
+- `POST …/messages` and `POST …/signals` under the same key are one message, one signal to this run, answered as the
+  first time; other content is 422. Without a key it is another one;
+- `POST …/decision` under the same key by the same person is answered as the first time; anything else is 409 with what
+  was decided;
+- `POST …/retry` is the same new run. It needs no key;
+- `POST …/cancel` is 409 (`run_ended`): the snapshot has the calls that may have been sent, and what became of them;
+- `POST /v1/evidence` changes nothing more: `new` is false, or the first answer comes again for the same `webhook-id`;
+- `POST /v1/webhooks/github` changes nothing more: `repeated`;
+- `POST /v1/session` is another session.
+
+**What is said twice** within one request (a header, a parameter, a member of the body) is refused with 400: two readers
+must not read two things in it. `HEAD` answers as `GET` does, without the body.
 
 **A record of another tenant** does not exist: the answer is the one for an id that nobody has.
 
@@ -76,7 +97,7 @@ def document() -> str:
     app = create_app(Surefoot("sqlite:///none.db"), Loopback("default", "somebody"))
     made = _object(app.openapi())
     always = ", ".join(f"{status} ({HTTPStatus(status).phrase})" for status in ALWAYS)
-    parts = [HEAD.format(always=always)]
+    parts = [HEAD.format(always=always, body=BODY_BYTES_MAX, head=HEAD_BYTES_MAX)]
     for path, methods in _object(made["paths"]).items():
         for method, operation in _object(methods).items():
             parts.append("\n".join(_operation(method.upper(), path, _object(operation))))
@@ -101,7 +122,9 @@ def _operation(method: str, path: str, operation: Json) -> Iterator[str]:
     body = operation.get("requestBody")
     if body is not None:
         content = _object(_object(body)["content"])
-        yield "Body: " + ", ".join(f"{_type(_object(_object(c)['schema']))}" for c in content.values()) + "\n"
+        shapes = "Body: " + ", ".join(f"{_type(_object(_object(c)['schema']))}" for c in content.values())
+        yield f"{shapes}. {_object(body)['description']}\n"
+    yield f"Who: {_who(_list(operation['security']))}.\n"
     answers = {int(status): _object(answer) for status, answer in _object(operation["responses"]).items()}
     for status in sorted(status for status in answers if status < HTTPStatus.BAD_REQUEST):
         yield f"- {status} {_answer(answers[status])}"
@@ -109,6 +132,22 @@ def _operation(method: str, path: str, operation: Json) -> Iterator[str]:
     if problems:
         yield f"- problems: {', '.join(problems)}"
     yield ""
+
+
+WHO = {
+    "bearer": "a token",
+    "session": "a session",
+    "csrf": "its `X-CSRF-Token`",
+    "github_signature": "`X-Hub-Signature-256`",
+    "webhook_id": "`webhook-id`",
+    "webhook_timestamp": "`webhook-timestamp`",
+    "webhook_signature": "`webhook-signature`",
+}
+
+
+def _who(security: list[object]) -> str:
+    ways = [", ".join(WHO[name] for name in _object(way)) for way in security]
+    return "; or ".join(ways) or "anybody"
 
 
 def _answer(answer: Json) -> str:

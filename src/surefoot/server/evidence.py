@@ -12,7 +12,7 @@ from surefoot.core.facts import check_id, check_link, check_reason
 from surefoot.effects import Absent, Found, Receipt, Undetermined
 from surefoot.server import signatures, webhooks
 from surefoot.server.deliveries import Delivery
-from surefoot.server.openapi import described
+from surefoot.server.openapi import BY_GITHUB, BY_PAGE, BY_STANDARD, BY_TOKEN, described
 from surefoot.server.problems import Problem
 from surefoot.server.requests import check_json, checked, decode_json, read_body, visit
 from surefoot.server.service import Service, service_of
@@ -53,7 +53,9 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 @router.post(
-    "/v1/webhooks/github", summary="A delivery of GitHub's", **described({200: Delivered}, 404, reads=Delivery)
+    "/v1/webhooks/github",
+    summary="A delivery of GitHub's",
+    **described({200: Delivered}, 404, reads=Delivery, bytes_max=BODY_BYTES_MAX, security=[BY_GITHUB]),
 )
 async def github(request: Request) -> Response:
     """Evidence from GitHub, signed with X-Hub-Signature-256 under SUREFOOT_GITHUB_WEBHOOK_SECRET.
@@ -82,7 +84,13 @@ async def github(request: Request) -> Response:
     return reply(Delivered(outcome))
 
 
-@router.post("/v1/evidence", summary="Evidence about a call", **described({200: Recorded}, 404, reads=Reported))
+@router.post(
+    "/v1/evidence",
+    summary="Evidence about a call",
+    **described(
+        {200: Recorded}, 404, reads=Reported, bytes_max=BODY_BYTES_MAX, security=[BY_TOKEN, BY_PAGE, BY_STANDARD]
+    ),
+)
 async def evidence(request: Request) -> Response:
     """Say what became of a call: by a token with the permission `evidence`, or signed as Standard Webhooks says.
 

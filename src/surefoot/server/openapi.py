@@ -18,6 +18,41 @@ NEEDED = "x-needed"
 ALWAYS = (400, 401, 403, 431, 503)
 """Any request may be answered so."""
 
+BODY_BYTES_MAX = 2_097_152
+"""Of a body, unless its endpoint takes less."""
+Security = list[dict[str, list[str]]]
+OPEN: Security = []
+"""Anybody may ask."""
+BY_TOKEN = {"bearer": list[str]()}
+BY_SESSION = {"session": list[str]()}
+BY_PAGE = {"session": list[str](), "csrf": list[str]()}
+"""A session that changes something sends its csrf too."""
+BY_GITHUB = {"github_signature": list[str]()}
+BY_STANDARD = {"webhook_id": list[str](), "webhook_timestamp": list[str](), "webhook_signature": list[str]()}
+
+
+def _header(name: str, text: str) -> dict[str, str]:
+    return {"type": "apiKey", "in": "header", "name": name, "description": text}
+
+
+SCHEMES: dict[str, dict[str, str]] = {
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "An API token. A server without tokens asks for none.",
+    },
+    "session": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": "surefoot_session",
+        "description": "The cookie of `POST /v1/session`, for pages of this server: the Origin is checked.",
+    },
+    "csrf": _header("X-CSRF-Token", "The `csrf` of `GET /v1/session`, with a session that changes something."),
+    "github_signature": _header("X-Hub-Signature-256", "HMAC-SHA256 of the body under SUREFOOT_GITHUB_WEBHOOK_SECRET."),
+    "webhook_id": _header("webhook-id", "Of Standard Webhooks: the same with every repeat."),
+    "webhook_timestamp": _header("webhook-timestamp", "Of Standard Webhooks: seconds since 1970."),
+    "webhook_signature": _header("webhook-signature", "Of Standard Webhooks, under SUREFOOT_EVIDENCE_SECRET."),
+}
 _shapes: dict[str, type[msgspec.Struct]] = {"ProblemDocument": ProblemDocument}
 
 
@@ -43,9 +78,14 @@ def described(
     gives: Mapping[int, type[msgspec.Struct] | None],
     *problems: int,
     reads: type[msgspec.Struct] | None = None,
+    bytes_max: int = BODY_BYTES_MAX,
+    security: Security | None = None,
     media: Mapping[int, Mapping[str, object]] | None = None,
 ) -> Described:
-    """What a route answers by status, the statuses of its problems, and what its body is."""
+    """What a route answers by status, the statuses of its problems, what its body is, and who may ask.
+
+    Without `security` it is whoever has a token or a session.
+    """
     responses: dict[int | str, dict[str, object]] = {}
     for status, shape in gives.items():
         answer: dict[str, object] = {"description": HTTPStatus(status).phrase}
@@ -61,7 +101,10 @@ def described(
         responses[status] = {"description": HTTPStatus(status).phrase, "content": content}
     extra: dict[str, object] = {}
     if reads is not None:
-        extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(reads)}}}
+        content = {"application/json": {"schema": _ref(reads)}}
+        extra["requestBody"] = {"required": True, "description": f"At most {bytes_max:,} bytes.", "content": content}
+    if security is not None:
+        extra["security"] = security
     return {"response_model": None, "responses": responses, "openapi_extra": extra}
 
 
@@ -89,12 +132,14 @@ def install(app: FastAPI) -> None:
     def document() -> dict[str, object]:
         found = made()
         for methods in found["paths"].values():
-            for operation in methods.values():
+            for method, operation in methods.items():
                 _mend(operation)
+                operation.setdefault("security", [BY_TOKEN, BY_SESSION if method == "get" else BY_PAGE])
         held = found.setdefault("components", {}).setdefault("schemas", {})
         for name in ("HTTPValidationError", "ValidationError"):
             held.pop(name, None)
         held.update(components())
+        found["components"]["securitySchemes"] = SCHEMES
         return found
 
     app.openapi = document  # type: ignore[method-assign]  # FastAPI documents this as the way

@@ -13,12 +13,11 @@ from fastapi import Depends, Header, Request
 
 from surefoot.errors import InvalidInput
 from surefoot.server.callers import Act
-from surefoot.server.openapi import NEEDED
+from surefoot.server.openapi import BODY_BYTES_MAX, NEEDED
 from surefoot.server.problems import Problem
 from surefoot.server.service import Visit, service_of
 from surefoot.vocabulary import language_of
 
-BODY_BYTES_MAX = 2_097_152
 BODY_SECONDS_MAX = 30.0
 KEY_CHARACTERS_MAX = 255
 _BARE = re.compile(r"[\x20\x21\x23-\x2b\x2d-\x3a\x3c-\x7e]+")

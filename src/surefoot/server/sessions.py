@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 
 from surefoot.server.callers import Caller
 from surefoot.server.doorman import COOKIE, TokenDoorman, csrf_of
-from surefoot.server.openapi import described
+from surefoot.server.openapi import OPEN, described
 from surefoot.server.problems import Problem
 from surefoot.server.requests import read_json
 from surefoot.server.service import service_of
@@ -46,7 +46,9 @@ async def show(request: Request) -> Response:
     return reply(_view(await doorman.identify(request), None))
 
 
-@router.post("", summary="Log in", **described({200: SessionView}, 409, reads=Login))
+@router.post(
+    "", summary="Log in", **described({200: SessionView}, 409, reads=Login, bytes_max=LOGIN_BYTES_MAX, security=OPEN)
+)
 async def log_in(request: Request) -> Response:
     """Exchange a token for a session cookie, which lasts 12 hours and ends with its token."""
     doorman = _with_tokens(service_of(request).doorman)

@@ -18,6 +18,7 @@ LONG_FILES: dict[str, str] = {}
 LATE_IMPORTS: dict[str, str] = {
     "agent/providers.py": "pydantic-ai and a provider's library take seconds to load, and are optional",
     "cli/": "a command loads what it needs and no more: a rescue must start fast",
+    "store/open.py": "the driver of PostgreSQL is an extra, which `import surefoot` must not need",
     "http.py": "the transport loads httpcore, which `import surefoot` must not",
 }
 

@@ -1,6 +1,7 @@
-"""From a URL to a store: `sqlite:///relative.db` or `sqlite:////absolute.db`.
+"""From a URL to a store: `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://user@host/database`.
 
 Refuses the places where SQLite's locks and syncs do not hold: Windows until it is proven, and network file systems.
+The driver for PostgreSQL is loaded for such a URL only: it is an extra, and takes its time.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from surefoot.store.sqlite import SqliteStore
 
 _PREFIX = "sqlite:///"
 _FROZEN = "sqlite+ro:///"
+_POSTGRES = ("postgresql://", "postgres://")
 _NETWORK = re.compile(
     r"nfs\d?|cifs|smb\w*|afp\w*|9p|ncpfs|webdav|davfs|ftp|afs|ceph|coda|lustre|gpfs|beegfs|orangefs|pvfs2|glusterfs|gfs2|ocfs2"
     r"|macfuse|osxfuse|fuse\.(?:sshfs|glusterfs|ceph\w*|s3fs|rclone|gcsfuse|juicefs|goofys|davfs\w*|smb\w*|nfs\w*)"
@@ -29,8 +31,11 @@ async def open_store(url: str, doors: Doors) -> Store:
     """Open, create or upgrade the store at `url`.
 
     Raises InvalidInput for a URL that is not understood, StoreUnsupported (network file system, newer schema, another
-    program's file, platform), StoreUnavailable (no directory, no permission, locked), Unreadable (damaged).
+    program's file, platform, a server that may lose what it has acknowledged, no driver), StoreUnavailable (no
+    directory, no permission, locked, no server), Unreadable (damaged).
     """
+    if url.startswith(_POSTGRES):
+        return await _open_postgres(url, doors)
     path = sqlite_path(url)
     if sys.platform == "win32":
         raise StoreUnsupported(
@@ -38,6 +43,18 @@ async def open_store(url: str, doors: Doors) -> Store:
         )
     refuse_network(path, mount_table())
     store = SqliteStore(path, doors.clock, doors.hook, frozen=url.startswith(_FROZEN))
+    await store.open()
+    return store
+
+
+async def _open_postgres(url: str, doors: Doors) -> Store:
+    try:
+        from surefoot.store.postgres import PostgresStore
+    except ModuleNotFoundError as missing:
+        if missing.name != "asyncpg":
+            raise
+        raise StoreUnsupported("PostgreSQL needs a driver: pip install 'surefoot[postgres]'") from missing
+    store = PostgresStore(url, doors.clock, doors.hook)
     await store.open()
     return store
 
@@ -53,7 +70,8 @@ def sqlite_path(url: str) -> str:
         url = _PREFIX + url.removeprefix(_FROZEN)
     if not url.startswith(_PREFIX) or url == _PREFIX or "?" in url or ":memory:" in url:
         raise InvalidInput(
-            f"store {url.partition('@')[2] or url!r}: write sqlite:///relative.db or sqlite:////absolute.db"
+            f"store {url.partition('@')[2] or url!r}: write sqlite:///relative.db, sqlite:////absolute.db or "
+            "postgresql://user:password@host/database"
         )
     return os.path.abspath(url.removeprefix(_PREFIX))
 

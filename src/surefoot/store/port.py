@@ -174,6 +174,8 @@ class RunRow(msgspec.Struct, frozen=True):
     """mono: when a worker has something to do next."""
     lease_until: float = 0.0
     """mono: when the lease of lease_owner is over, unless it is renewed."""
+    lease_token: int = 0
+    """Of the newest lease: +1 with every acquisition."""
 
 
 class KeyOwner(msgspec.Struct, frozen=True):
@@ -210,6 +212,10 @@ class Store(AccessStore, Protocol):
 
     def now(self) -> Instant:
         """A reading of the store's clock that is never ahead of it."""
+        ...
+
+    def local(self, mono: float) -> float:
+        """By the boot clock: a time at which the store's clock has not passed `mono`. To be asked once, and kept."""
         ...
 
     async def close(self) -> None:

@@ -241,8 +241,8 @@ def append_rows(append: port.Append) -> Written:
     """The rows of an append, beside its guard. Raises InvalidInput for a text that is not UTF-8 or lacks its event."""
     before, after = append.before, append.after
     build = _Builder(after, append.at)
-    state = _state(after)
-    if state != _state(before):
+    state = state_values(after)
+    if state != state_values(before):
         build.add("run_state", *state, after.tenant_id, after.id)
     if append.release:
         build.add("run_release", after.tenant_id, after.id)
@@ -293,7 +293,7 @@ def guard_values(append: port.Append, now: Instant) -> Values:
 def run_values(create: port.Create, owner: str | None, now: Instant) -> Values:
     """What run_insert binds; the run is born leased to `owner`."""
     run = create.after
-    status, error_code, ready_at, wake_at, version, limits, signals = _state(run)
+    status, error_code, ready_at, wake_at, version, limits, signals = state_values(run)
     parent = run.parent_step_id
     token, until = (1, now.mono + create.lease_s) if owner is not None else (0, 0.0)
     return (
@@ -305,7 +305,8 @@ def run_values(create: port.Create, owner: str | None, now: Instant) -> Values:
     )  # fmt: skip
 
 
-def _state(run: Run) -> Values:
+def state_values(run: Run) -> Values:
+    """What run_state binds, beside the run's key."""
     ready_at, wake_at = wake_times(run)
     signals = _signals(run.signals)
     return (_WORDS[run.status], run.error_code, ready_at, wake_at, run.agent_version, _limits(run.limits), signals)

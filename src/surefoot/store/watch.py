@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from surefoot.core.state import Run
 from surefoot.doors import Clock
@@ -96,16 +96,26 @@ class Watch:
         if self._poller is None or self._poller.done():
             self._poller = asyncio.get_running_loop().create_task(self._poll())
 
+    @property
+    def wanted(self) -> bool:
+        """Whether anybody waits for others, or follows a run."""
+        return bool(self._waiters or self._foreign_waiters or self._followers)
+
     def bump(self) -> None:
         """This process has committed."""
         self.count += 1
         _wake(self._waiters)
 
-    def bump_foreign(self) -> None:
-        """Something of another process was noticed."""
+    def bump_foreign(self, run_ids: Sequence[str] | None = None) -> None:
+        """Something of another process was noticed: commits to these runs, or to any."""
         self.foreign += 1
         _wake(self._foreign_waiters)
-        self._note_all()
+        if run_ids is None:
+            self._note_all()
+        else:
+            for run_id in run_ids:
+                for follower in self._followers.get(run_id, ()):
+                    follower.note()
         self.bump()
 
     def _note_all(self) -> None:
@@ -149,7 +159,7 @@ class Watch:
         self._note_all()
 
     async def _poll(self) -> None:
-        while self._waiters or self._foreign_waiters or self._followers:
+        while self.wanted:
             try:
                 await self._clock.sleep(POLL_SECONDS)
             except Exception:

@@ -81,6 +81,10 @@ class SqliteStore(SqliteAccess):
         """The clock door: SQLite has no clock of its own."""
         return self._clock.now()
 
+    def local(self, mono: float) -> float:
+        """The same: both are times since boot."""
+        return mono
+
     async def close(self) -> None:
         """Finish what is queued, take out this process's workers that hold no lease, close. Idempotent."""
         if self._closed:

@@ -1,0 +1,162 @@
+"""Credentials, announcements, marks and counts on PostgreSQL, in the order of `store/access.py`. It decides nothing."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+
+import msgspec
+
+from surefoot.core import codec
+from surefoot.core.ids import RANDOM_BYTES, mint
+from surefoot.errors import Conflict
+from surefoot.store.access import Counts, Credential, Span, Statistics
+from surefoot.store.postgres.failures import Spoiled
+from surefoot.store.postgres.link import Link, Row
+from surefoot.store.postgres.reads import PostgresReads
+from surefoot.store.postgres.writer import Server
+
+ID_SECONDS_EARLY = 60.0
+"""By how much an id may be older than its row."""
+
+
+class PostgresAccess(PostgresReads):
+    """What the service reads and writes beside runs. The errors are those of the port."""
+
+    @abstractmethod
+    async def _commit(self, query: str, params: Mapping[str, object]) -> list[Row]: ...
+
+    async def put_credential(self, credential: Credential) -> None:
+        """Keep a new one. Raises Conflict for an id that exists."""
+        permissions = codec.encode_value(credential.permissions)
+        params = {**msgspec.structs.asdict(credential), "permissions": permissions}
+        await self._commit("credential_put", params)
+
+    async def credential(self, tenant_id: str, credential_id: str) -> Credential | None:
+        """One credential, whether or not it can still be used."""
+        found = await self._all("credential_get", {"tenant_id": tenant_id, "id": credential_id})
+        return _read_credential(found[0]) if found else None
+
+    async def credentials(self, tenant_id: str, kind: str) -> list[Credential]:
+        """All of a kind, oldest first."""
+        rows = await self._all("credentials_list", {"tenant_id": tenant_id, "kind": kind})
+        return [_read_credential(row) for row in rows]
+
+    async def token_tenants(self) -> list[str]:
+        """The tenants that have a token which was not revoked."""
+        return [str(row["tenant_id"]) for row in await self._all("token_tenants", {})]
+
+    async def revoke_credential(self, tenant_id: str, credential_id: str) -> bool:
+        """End it, and the sessions that began with it. False where there was nothing to end."""
+        return bool(await self._commit("credential_revoke", {"tenant_id": tenant_id, "id": credential_id}))
+
+    async def take_announcements(
+        self, tenant_id: str, hook: str, again_s: float, limit: int, attempts_max: int
+    ) -> list[tuple[str, int]]:
+        """The waiting actions that `hook` is to be told of now. No commit is made where there is none."""
+        params = {"tenant_id": tenant_id, "hook": hook, "attempts_max": attempts_max}
+        if not await self._all("announcements_due", params):
+            return []
+        rows = await self._commit("announcements_take", {**params, "limit": limit, "again_s": again_s})
+        return [(str(row["id"]), _number(row["attempt"])) for row in rows]
+
+    async def announced(self, tenant_id: str, action_id: str, hook: str, outcome: str, again_s: float | None) -> None:
+        """How an announcement went: again after `again_s`, or never with None."""
+        named = {"tenant_id": tenant_id, "action_id": action_id, "hook": hook, "outcome": outcome}
+        await self._commit("announcement_done", {**named, "again_s": again_s})
+
+    async def next_announcement(self, tenant_id: str, hook: str, attempts_max: int) -> float | None:
+        """wall: when `take_announcements` has something next; None: never."""
+        params = {"tenant_id": tenant_id, "hook": hook, "attempts_max": attempts_max}
+        found = await self._value("announcements_next", params)
+        return found if isinstance(found, float) else None
+
+    async def mark(self, tenant_id: str, kind: str, name: str, value: str) -> str | None:
+        """Keep a small fact under its name; what was there before."""
+        params = {"tenant_id": tenant_id, "kind": kind, "name": name, "value": value}
+        (row,) = await self._commit("mark_put", params)
+        before = row["value"]
+        if before is None and not row["fresh"]:
+            # Somebody else put it first, between this statement's beginning and its turn.
+            (row,) = await self._commit("mark_put", params)
+            before = row["value"]
+        return None if before is None else str(before)
+
+    async def marked(self, tenant_id: str, kind: str, name: str) -> str | None:
+        """What is kept under that name."""
+        found = await self._value("mark_get", {"tenant_id": tenant_id, "kind": kind, "name": name})
+        return None if found is None else str(found)
+
+    async def counts(self, tenant_id: str) -> Counts:
+        """How much there is, from one state of the database."""
+        found: dict[str, dict[str, float]] = {}
+        oldest: float | None = None
+        for row in await self._all("counts", {"tenant_id": tenant_id}):
+            number = row["number"]
+            if row["what"] == "oldest":
+                oldest = number if isinstance(number, float) else None
+            elif isinstance(number, float):
+                found.setdefault(str(row["what"]), {})[str(row["name"])] = number
+        whole = {what: {name: int(number) for name, number in by.items()} for what, by in found.items()}
+        return Counts(
+            runs=whole.get("runs", {}),
+            blocked=whole.get("blocked", {}),
+            steps=whole.get("steps", {}),
+            actions=whole.get("actions", {}),
+            oldest_action_at=oldest,
+            leased=whole["leased"][""],
+            workers=whole["workers"][""],
+        )
+
+    async def evidence_counts(self, tenant_id: str, after: int) -> tuple[int, Mapping[tuple[str, str], int]]:
+        """Evidence written behind the place `after` by (verdict, source), and the place of the newest."""
+        rows = await self._all("count_evidence", {"tenant_id": tenant_id, "after": after})
+        newest = max((_number(row["newest"]) for row in rows), default=after)
+        return newest, {(str(row["verdict"]), str(row["source"])): _number(row["count"]) for row in rows}
+
+    async def statistics(self, tenant_id: str, span: Span) -> Statistics:
+        """What happened since `span.since`, from one state of the database."""
+        # An id begins with the time at which it was made, a moment before its row: so the id's index finds the row.
+        early = max(span.since - ID_SECONDS_EARLY, 0.0)
+        params: dict[str, object] = {"tenant_id": tenant_id, **msgspec.structs.asdict(span)}
+        params["from_run"] = mint("run", early, bytes(RANDOM_BYTES))
+        params["from_action"] = mint("act", early, bytes(RANDOM_BYTES))
+        runs: dict[int, dict[str, int]] = {}
+        times: list[float] = []
+        verdicts: dict[str, int] = {}
+        for row in await self._all("statistics", params):
+            number, name = row["number"], str(row["name"])
+            assert isinstance(number, float), "as the query says"
+            match row["what"]:
+                case "run":
+                    runs.setdefault(_number(row["bucket"]), {})[name] = int(number)
+                case "approval":
+                    times.append(number)
+                case _:
+                    verdicts[name] = int(number)
+        return Statistics(runs, times, verdicts)
+
+    async def check_writable(self) -> None:
+        """Commit something of no consequence. Raises StoreUnavailable."""
+        await self._commit("meta_put", {"key": "checked_at", "value": f"{self._server.clock.now().wall:.3f}"})
+
+
+async def commit(server: Server, link: Link, query: str, params: Mapping[str, object]) -> list[Row]:
+    """One statement as one commit. Raises Conflict where a unique key refuses it."""
+    try:
+        return await server.commit(link, query, params)
+    except Spoiled as spoiled:
+        if spoiled.unique:
+            raise Conflict(f"somebody wrote the same first ({spoiled}): reload and decide again") from spoiled
+        raise
+
+
+def _read_credential(row: Row) -> Credential:
+    what = f"credential {row['id']}"
+    permissions = codec.decode_value(str(row["permissions"]), tuple[str, ...], what)
+    return codec.convert({**row, "permissions": permissions}, Credential, what)
+
+
+def _number(value: object) -> int:
+    assert isinstance(value, int), "a count is an integer"
+    return value

@@ -1,0 +1,124 @@
+"""What the driver raises, sorted by the one question that counts: may the write have been committed?"""
+
+from __future__ import annotations
+
+import asyncio
+
+import asyncpg
+
+from surefoot.errors import InvalidInput, StoreError, StoreUnavailable, StoreUnsupported, Unreadable
+
+_ADVICE = {
+    "25006": "the server takes no writes (a standby, or a primary that is being replaced). Connect to the primary",
+    "28": "the server does not let this user in. Check user and password in the store's URL, and pg_hba.conf",
+    "3D000": "there is no such database. Create it: createdb NAME",
+    "3F000": "there is no such schema. Create it, or change the search_path in the store's URL",
+    "42501": "the user lacks a right. Let it own the database, or grant it what the message names",
+    "53100": "the server's disk is full. Free some space",
+    "53300": "the server has no connection left. Raise max_connections, or run fewer processes, or use a pooler",
+    "55P03": "another transaction has held a lock for too long. End it (see pg_stat_activity)",
+    "57P03": "the server is starting or stopping. Try again",
+}
+_TRANSIENT = ("57P", "08", "53300", "25006", "55000")
+
+
+_DOWN = (OSError, asyncio.TimeoutError, StoreUnavailable, asyncpg.PostgresConnectionError,
+         asyncpg.TargetServerAttributeNotMatched)  # fmt: skip
+
+
+class Spoiled(Exception):
+    """Something in the statement cannot be written, or a concurrent transaction was in the way. Certainly not
+    committed; what shares the statement has to be written without it.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.state = state_of(error)
+        self.constraint = str(getattr(error, "constraint_name", None) or "")
+        self.again = self.state in ("40001", "40P01")
+        """A serialization failure or a deadlock: the same statement may succeed at once."""
+        self.unique = self.state == "23505"
+        self.unchanged = self.state == "22012"
+        """A row that has to be changed was not: the division by zero of batch_check."""
+
+
+class Unclear(Exception):
+    """Whether it was committed is not known: the connection broke, or the wait for it was cut short."""
+
+    def __init__(self, message: str, *, broken: bool) -> None:
+        super().__init__(message)
+        self.broken = broken
+        """The connection is of no use any more."""
+
+
+def state_of(error: BaseException) -> str:
+    """The SQLSTATE of an error of the server, or an empty text."""
+    return str(getattr(error, "sqlstate", None) or "") if isinstance(error, asyncpg.PostgresError) else ""
+
+
+def sort_write(name: str, error: BaseException) -> Spoiled | Unclear | StoreError:
+    """What an error means for a statement that was sent and may have been committed."""
+    state = state_of(error)
+    if isinstance(error, asyncpg.PostgresError):
+        fatal = str(getattr(error, "severity_en", None) or "ERROR") != "ERROR"
+        # A fatal error may come behind a commit, before the server has said that it is ready again. A cancelled
+        # statement has not committed by all we know; a wait that was cut short is not relied upon.
+        if fatal or state[:2] == "08" or state.startswith("57P") or state in ("57014", "40003"):
+            return Unclear(f"{name}: {error}", broken=fatal or state != "57014")
+        if state[:2] in ("21", "22", "23", "40", "54"):
+            return Spoiled(error)
+        return unavailable(name, error)
+    if isinstance(error, (asyncpg.DataError, UnicodeError, OverflowError)) or (
+        isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError)
+    ):
+        # The driver could not put a value into the message: nothing was sent.
+        return Spoiled(error)
+    return Unclear(f"{name}: the connection was lost ({type(error).__name__})", broken=True)
+
+
+def is_broken(error: BaseException) -> bool:
+    """Whether the connection that an error came from is of no use any more."""
+    if isinstance(error, asyncpg.PostgresError):
+        state = state_of(error)
+        fatal = str(getattr(error, "severity_en", None) or "ERROR") != "ERROR"
+        return fatal or state[:2] == "08" or state.startswith("57P") or state == "25006"
+    return isinstance(error, (OSError, asyncio.TimeoutError, asyncio.CancelledError, asyncpg.InterfaceError))
+
+
+def passes(error: BaseException) -> bool:
+    """Whether it is worth trying to connect again: the server is down, starting, full or being replaced."""
+    if isinstance(error, StoreUnsupported):
+        return False
+    state = state_of(error)
+    if state:
+        return state.startswith(_TRANSIENT)
+    return isinstance(error, _DOWN)
+
+
+def unavailable(name: str, error: BaseException) -> StoreError:
+    """An error of the store that tells what to do. Nothing was written."""
+    if isinstance(error, StoreError):
+        return error
+    state = state_of(error)
+    if state.startswith("XX00"):
+        return Unreadable(f"{name} is damaged: {error}. Stop all workers and look at the server's log")
+    advice = _ADVICE.get(state) or _ADVICE.get(state[:2])
+    if advice is not None:
+        return StoreUnavailable(f"{name}: {advice} ({state}: {error}). Nothing was written")
+    if isinstance(error, (OSError, asyncio.TimeoutError, asyncpg.InterfaceError)):
+        return StoreUnavailable(f"{name}: the server cannot be reached ({said(error)}). Nothing was written; try again")
+    return StoreUnavailable(f"{name}: {said(error)}. Nothing was written; look at the server's log")
+
+
+def said(error: BaseException) -> str:
+    """An error in words, without what a URL may have brought into it."""
+    if isinstance(error, asyncpg.PostgresError):
+        return f"{state_of(error)}: {error}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return type(error).__name__
+
+
+def invalid(error: Spoiled) -> InvalidInput:
+    """A value that the database cannot take."""
+    return InvalidInput(f"the store cannot take a value ({error}). Nothing was written")

@@ -1,0 +1,256 @@
+"""The reading half of the PostgreSQL store, in the port's order. Each method reads one state of the database: it is one
+statement, which brings rows of several tables as JSON where it has to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import TypeVar
+
+import msgspec
+
+from surefoot.core.evolve import Recorded
+from surefoot.core.state import Action, Attempt, Run, Step
+from surefoot.errors import NotFound, Unreadable
+from surefoot.store import records
+from surefoot.store.port import ActionRow, EvidenceRow, KeyOwner, MessageRow, RunRow, StepRow
+from surefoot.store.postgres.link import Link, Row
+from surefoot.store.postgres.links import Links
+from surefoot.store.postgres.writer import Server
+
+T = TypeVar("T")
+
+
+class Loaded:
+    """The rows that a statement brought, by what they are."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.runs: list[Row] = []
+        self._steps: list[Row] = []
+        self._attempts: list[Row] = []
+        self._actions: dict[str, Row] = {}
+        for row in rows:
+            self._add(str(row["record"]), msgspec.json.decode(str(row["data"]), type=dict[str, object]))
+
+    def _add(self, record: str, row: Row) -> None:
+        match record:
+            case "run":
+                self.runs.append(row)
+            case "step":
+                self._steps.append(row)
+            case "attempt":
+                self._attempts.append(row)
+            case _:
+                # A question may come by two ways.
+                self._actions[str(row["id"])] = row
+
+    def steps(self, read: Callable[[Row, Sequence[Attempt]], T]) -> list[T]:
+        """All steps with their attempts, in the order of their sequences."""
+        attempts = records.read_attempts(sorted(self._attempts, key=itemgetter("step_id", "number")))
+        in_order = sorted(self._steps, key=itemgetter("run_id", "sequence"))
+        return [read(row, attempts.get(str(row["id"]), ())) for row in in_order]
+
+    def run(self, row: Row) -> Run:
+        """One of the runs with what belongs to it; raises Unreadable for a damaged row of its own only."""
+        mine = sorted((s for s in self._steps if s["run_id"] == row["id"]), key=itemgetter("sequence"))
+        own = {step["id"] for step in mine}
+        tried = sorted((a for a in self._attempts if a["step_id"] in own), key=itemgetter("step_id", "number"))
+        attempts = records.read_attempts(tried)
+        steps: list[Step] = [records.read_step(step, attempts.get(str(step["id"]), ())) for step in mine]
+        asked = sorted((a for a in self._actions.values() if a["run_id"] == row["id"]), key=itemgetter("arrival", "id"))
+        actions: list[Action] = [records.read_action(action) for action in asked]
+        return records.read_run(row, steps, actions)
+
+    def has_step(self, step_id: str) -> bool:
+        """Whether that step is among them."""
+        return any(step["id"] == step_id for step in self._steps)
+
+
+class PostgresReads:
+    """What is read of runs and conversations. The errors are those of the port."""
+
+    path: str
+    _links: Links
+    _server: Server
+
+    async def schedule_seen(self, tenant_id: str, name: str) -> float | None:
+        """Up to which wall time the due times of a schedule were dealt with; None for one that nobody has seen."""
+        found = await self._value("schedule_seen", {"tenant_id": tenant_id, "name": name})
+        assert found is None or isinstance(found, float), "the column is a number"
+        return found
+
+    async def load(self, tenant_id: str, run_id: str, step_id: str | None = None) -> Run:
+        """The run with its live steps and actions, and with the step named. Raises NotFound."""
+        loaded = await self._load("run_get", {"tenant_id": tenant_id, "run_id": run_id}, step_id)
+        if not loaded.runs:
+            raise NotFound(f"no run {run_id}")
+        if step_id is not None and not loaded.has_step(step_id):
+            raise NotFound(f"no step {step_id} in {run_id}")
+        return loaded.run(loaded.runs[0])
+
+    async def run(self, tenant_id: str, run_id: str) -> RunRow:
+        """One run. Raises NotFound."""
+        loaded = await self._load("run_get", {"tenant_id": tenant_id, "run_id": run_id})
+        if not loaded.runs:
+            raise NotFound(f"no run {run_id}")
+        return records.read_run_row(loaded.runs[0], loaded.run(loaded.runs[0]))
+
+    async def run_of_key(self, tenant_id: str, start_key: str) -> str | None:
+        """The id of the run that was made under a start key."""
+        found = await self._all("run_by_start_key", {"tenant_id": tenant_id, "start_key": start_key})
+        return str(found[0]["id"]) if found else None
+
+    async def runs(
+        self, tenant_id: str, *, status: str | None, agent: str | None, before: str | None, limit: int
+    ) -> list[RunRow]:
+        """Newest first, ids lower than `before`."""
+        params = {"tenant_id": tenant_id, "status": status, "agent": agent, "before": before, "limit": limit}
+        loaded = await self._load("runs_list", params)
+        newest_first = sorted(loaded.runs, key=itemgetter("id"), reverse=True)
+        return [records.read_run_row(row, loaded.run(row)) for row in newest_first]
+
+    async def children(self, tenant_id: str, run_id: str) -> list[Run]:
+        """The runs that work on calls of this one, oldest first."""
+        loaded = await self._load("runs_of_parent", {"tenant_id": tenant_id, "run_id": run_id})
+        return [loaded.run(row) for row in sorted(loaded.runs, key=itemgetter("id"))]
+
+    async def steps(self, tenant_id: str, run_id: str) -> list[StepRow]:
+        """All steps of a run, in order, with their attempts."""
+        return await self._steps("steps_all", {"tenant_id": tenant_id, "run_id": run_id})
+
+    async def step(self, tenant_id: str, step_id: str) -> StepRow:
+        """One step. Raises NotFound."""
+        found = await self._steps("step_get", {"tenant_id": tenant_id, "step_id": step_id})
+        if not found:
+            raise NotFound(f"no step {step_id}")
+        return found[0]
+
+    async def step_by_key(self, tenant_id: str, operation_key: str) -> StepRow | None:
+        """The step that owns an operation key."""
+        params = {"tenant_id": tenant_id, "operation_key": operation_key, "step_id": operation_key.rpartition(":")[2]}
+        found = await self._steps("step_by_operation_key", params)
+        return found[0] if found else None
+
+    async def attempts(self, tenant_id: str, step_id: str) -> tuple[Attempt, ...]:
+        """A step's attempts."""
+        rows = await self._all("attempts_of_step", {"tenant_id": tenant_id, "step_id": step_id})
+        return tuple(records.read_attempt(row) for row in rows)
+
+    async def evidence(self, tenant_id: str, run_id: str) -> list[EvidenceRow]:
+        """All evidence of a run, oldest first."""
+        rows = await self._all("evidence_of_run", {"tenant_id": tenant_id, "run_id": run_id})
+        return [records.read_evidence(row) for row in rows]
+
+    async def action(self, tenant_id: str, action_id: str) -> ActionRow:
+        """One action. Raises NotFound."""
+        found = await self._all("action_get", {"tenant_id": tenant_id, "action_id": action_id})
+        if not found:
+            raise NotFound(f"no action {action_id}")
+        return records.read_action_row(found[0])
+
+    async def actions(
+        self,
+        tenant_id: str,
+        *,
+        status: str | None = None,
+        run_id: str | None = None,
+        below: bool = False,
+        after: str | None = None,
+        limit: int = 1000,
+    ) -> list[ActionRow]:
+        """Actions, oldest first; with `below` also those of the runs that work for `run_id`, and for them."""
+        params = {"tenant_id": tenant_id, "status": status, "run_id": run_id, "after": after, "limit": limit}
+        query = (
+            "actions_below_run"
+            if run_id is not None and below
+            else "actions_of_run"
+            if run_id is not None
+            else "actions_list_waiting"
+            if status == "waiting"
+            else "actions_list"
+        )
+        return [records.read_action_row(row) for row in await self._all(query, params)]
+
+    async def events(self, tenant_id: str, run_id: str, after: int, limit: int) -> list[Recorded]:
+        """Events with a sequence above `after`, in order. Raises NotFound."""
+        params = {"tenant_id": tenant_id, "run_id": run_id, "after": after, "limit": limit}
+        rows = await self._all("events_after", params)
+        if not rows:
+            raise NotFound(f"no run {run_id}")
+        return [records.read_event(row) for row in rows if row["sequence"] is not None]
+
+    async def messages(
+        self, tenant_id: str, conversation_id: str, after: int = -1, limit: int | None = None
+    ) -> list[MessageRow]:
+        """Placed messages with a position above `after`, in order."""
+        params = {"tenant_id": tenant_id, "conversation_id": conversation_id, "after": after, "limit": limit}
+        return [records.read_message(row) for row in await self._all("messages_placed", params)]
+
+    async def queued(self, tenant_id: str, conversation_id: str) -> list[MessageRow]:
+        """Messages that wait for a place, in the order of their arrival."""
+        params = {"tenant_id": tenant_id, "conversation_id": conversation_id}
+        return [records.read_message(row) for row in await self._all("messages_queued", params)]
+
+    async def conversation(self, tenant_id: str, conversation_id: str) -> tuple[int, str | None]:
+        """The next free position, and the run under way if there is one. Raises NotFound."""
+        params = {"tenant_id": tenant_id, "conversation_id": conversation_id}
+        found = await self._all("conversation_facts", params)
+        if not found:
+            raise NotFound(f"no conversation {conversation_id}")
+        position, run_id = found[0]["next_position"], found[0]["run_id"]
+        assert isinstance(position, int), "the column is a whole number"
+        return position, run_id if isinstance(run_id, str) else None
+
+    async def blob(self, tenant_id: str, ref: str) -> bytes:
+        """The bytes. Raises Unreadable if they are missing or do not fit their hash."""
+        data = await self._value("blob_get", {"tenant_id": tenant_id, "ref": ref})
+        if not isinstance(data, bytes) or hashlib.sha256(data).hexdigest() != ref:
+            raise Unreadable(
+                f"blob {ref} is {'missing' if data is None else 'damaged'}: nothing is sent; run `surefoot doctor`"
+            )
+        return data
+
+    async def key_owner(self, tenant_id: str, operation_key: str) -> KeyOwner | None:
+        """Who holds a business key."""
+        found = await self._all("key_owner", {"tenant_id": tenant_id, "operation_key": operation_key})
+        return records.read_key_owner(found[0]) if found else None
+
+    async def same_action(self, tenant_id: str, conversation_id: str, identity_hash: str) -> StepRow | None:
+        """The newest step of the conversation with this identity that succeeded or may have acted."""
+        params = {"tenant_id": tenant_id, "conversation_id": conversation_id, "identity_hash": identity_hash}
+        found = await self._steps("step_same_action", params)
+        return found[0] if found else None
+
+    async def acted(self, tenant_id: str, conversation_id: str) -> list[StepRow]:
+        """The calls of a conversation that change something outside, refused proposals aside, oldest first."""
+        found = await self._steps("steps_acted", {"tenant_id": tenant_id, "conversation_id": conversation_id})
+        return sorted(found, key=lambda row: row.step.id)
+
+    async def versions(self, tenant_id: str, run_ids: Sequence[str]) -> Mapping[str, int]:
+        """The versions of these runs, as they stand now."""
+        rows = await self._all("run_versions", {"tenant_id": tenant_id, "run_ids": list(run_ids)})
+        return {str(row["id"]): version for row in rows if isinstance(version := row["version"], int)}
+
+    async def run_ids(self, tenant_id: str) -> Sequence[str]:
+        """All runs, oldest first."""
+        return [str(row["id"]) for row in await self._all("run_ids", {"tenant_id": tenant_id})]
+
+    # How it is done
+
+    async def _all(self, query: str, params: Mapping[str, object], chosen: str = "") -> list[Row]:
+        async def read(link: Link) -> list[Row]:
+            return await self._server.ask(link, query, params, chosen)
+
+        return [dict(row.items()) for row in await self._links.reading(read)]
+
+    async def _value(self, query: str, params: Mapping[str, object]) -> object:
+        rows = await self._all(query, params)
+        return next(iter(rows[0].values())) if rows else None
+
+    async def _load(self, chosen: str, params: Mapping[str, object], step_id: str | None = None) -> Loaded:
+        return Loaded(await self._all("load_runs", {**params, "step_id": step_id}, chosen))
+
+    async def _steps(self, chosen: str, params: Mapping[str, object]) -> list[StepRow]:
+        return Loaded(await self._all("load_steps", params, chosen)).steps(records.read_step_row)

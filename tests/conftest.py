@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from tests.places import KINDS, Databases, Place, chosen, kinds_of
+from tests.places import KINDS, Databases, NewPlace, Place, chosen, kinds_of
 from tests.postgres import Session
 
 # A shared machine is slow at times, which is no finding. A failing example is printed as a line to paste into the test.
@@ -81,6 +81,20 @@ def place(store_kind: str, databases: Databases, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setenv(name, value)
     yield made
     made.remove()
+
+
+@pytest.fixture(scope="session")
+def new_place(store_kind: str, databases: Databases) -> Iterator[NewPlace]:
+    """Makes places for fixtures that several tests share; what a process needs of one is in its `environ`."""
+    made: list[Place] = []
+
+    def new() -> Place:
+        made.append(Place(store_kind, databases))
+        return made[-1]
+
+    yield new
+    for place in made:
+        place.remove()
 
 
 @pytest.fixture

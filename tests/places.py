@@ -11,8 +11,8 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
@@ -51,7 +51,7 @@ def kinds_of(node: pytest.Item, config: pytest.Config) -> list[str]:
 class Databases:
     """Databases on the session's PostgreSQL, as this process makes them."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session | None) -> None:
         self._session = session
         self._connection: psycopg.Connection | None = None
         self._sockets = ""
@@ -59,6 +59,7 @@ class Databases:
 
     def _server(self) -> psycopg.Connection:
         if self._connection is None:
+            assert self._session is not None
             self._sockets = self._session.server()
             self._connection = psycopg.connect(self.url("postgres"), autocommit=True)
         return self._connection
@@ -161,12 +162,18 @@ def bytes_of(value: object) -> bytes:
     return value
 
 
+NewPlace = Callable[[], "Place"]
+
+
 class Place:
     """Stores for one test, on the store that this session runs on: new ones, which no other test has used."""
 
-    def __init__(self, kind: str, databases: Databases) -> None:
+    def __init__(self, kind: str, databases: Databases, folder: Path | None = None) -> None:
         self.kind = kind
-        self.folder = Path(tempfile.mkdtemp(prefix="surefoot-place-", dir=RAM if RAM.is_dir() else None))
+        if folder is None:
+            folder = Path(tempfile.mkdtemp(prefix="surefoot-place-", dir=RAM if RAM.is_dir() else None))
+        self.folder = folder
+        self._parts: list[Place] = []
         self._databases = databases
         self._urls: dict[str, str] = {}
         self._names: list[str] = []
@@ -180,18 +187,23 @@ class Place:
     @property
     def url(self) -> str:
         """The test's store."""
-        return self.named("store")
+        return self.named("surefoot")
 
     @property
     def path(self) -> Path:
         """The file of the test's store. For tests of SQLite's own mechanism."""
         assert self.kind == "sqlite", "only SQLite's store is a file"
-        return self.folder / "store.db"
+        return self.folder / "surefoot.db"
 
     @property
     def environ(self) -> Mapping[str, str]:
         """What a process of the test has to be given so that it uses the test's store."""
         return {"SUREFOOT_STORE": self.url, **self.secret}
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """What the command line has to be given beyond its folder, where its default store is."""
+        return {} if self.kind == "sqlite" else self.environ
 
     @property
     def secret(self) -> Mapping[str, str]:
@@ -203,6 +215,13 @@ class Place:
         if name not in self._urls:
             self._urls[name] = f"sqlite:///{self.folder / name}.db" if self.kind == "sqlite" else self._database()
         return self._urls[name]
+
+    def inside(self, name: str) -> Place:
+        """A place of its own in a folder of this one; it goes with this one."""
+        folder = self.folder / name
+        folder.mkdir()
+        self._parts.append(Place(self.kind, self._databases, folder))
+        return self._parts[-1]
 
     def fresh(self) -> str:
         """One more store."""
@@ -231,13 +250,13 @@ class Place:
         assert found is not None
         return int(found[0])
 
-    def execute(self, statement: str) -> int:
-        """Change the store behind surefoot's back: how many rows it was."""
+    def execute(self, statement: str, *values: object) -> int:
+        """Change the store behind surefoot's back, `?` for each value: how many rows it was."""
         if self.kind == "sqlite":
             with closing(sqlite3.connect(self.path)) as file, file:
-                return file.execute(statement).rowcount
+                return file.execute(statement, values).rowcount
         with psycopg.connect(self.url) as conn:
-            return conn.execute(statement.encode()).rowcount
+            return conn.execute(statement.replace("?", "%s").encode(), values or None).rowcount
 
     def query(self, statement: str) -> list[tuple[object, ...]]:
         """Read the store behind surefoot's back."""
@@ -246,6 +265,20 @@ class Place:
                 return file.execute(statement).fetchall()
         with psycopg.connect(self.url) as conn:
             return conn.execute(statement.encode()).fetchall()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody can write, as when somebody left a shell inside of a transaction."""
+        if self.kind == "sqlite":
+            with closing(sqlite3.connect(self.path, isolation_level=None)) as file:
+                file.execute("BEGIN IMMEDIATE")
+                yield
+                file.execute("ROLLBACK")
+        else:
+            with psycopg.connect(self.url) as conn:
+                conn.execute("LOCK TABLE run, step, event IN EXCLUSIVE MODE")
+                yield
+                conn.rollback()
 
     def save(self) -> None:
         """Keep a copy of the test's store, which nobody uses now."""
@@ -259,7 +292,7 @@ class Place:
     def put_back(self) -> None:
         """The copy takes the place of the store, which nobody uses now."""
         if self.kind == "sqlite":
-            for extra in self.folder.glob("store.db-*"):
+            for extra in self.folder.glob("surefoot.db-*"):
                 extra.unlink()
             self.path.write_bytes(self.folder.joinpath("saved").read_bytes())
         else:
@@ -279,6 +312,8 @@ class Place:
 
     def remove(self) -> None:
         """The end of the test."""
+        for part in self._parts:
+            part.remove()
         for name in self._names:
             self._databases.drop(name)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -287,3 +322,13 @@ class Place:
         name = self._databases.fresh(empty=empty)
         self._names.append(name)
         return self._databases.url(name)
+
+
+@contextmanager
+def sqlite_place() -> Iterator[Place]:
+    """A place for programs that are no tests."""
+    made = Place("sqlite", Databases(None))
+    try:
+        yield made
+    finally:
+        made.remove()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.cli.rig import Cli
+from tests.places import Place
 
 
 @pytest.fixture
-def cli(tmp_path: Path) -> Cli:
+def cli(place: Place) -> Cli:
     """`surefoot` in an empty folder with agents.py."""
-    return Cli(tmp_path)
+    return Cli(place)

@@ -17,6 +17,7 @@ import msgspec
 
 import surefoot
 from surefoot.cli import main
+from tests.places import Place
 from tests.support import eventually_sync
 
 SOURCE = Path(surefoot.__file__).parents[1]
@@ -120,12 +121,14 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Cli:
-    """`surefoot` in one folder."""
+    """`surefoot` in the folder of one place, on its store."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (folder / "agents.py").write_text(AGENTS)
-        self.environment: dict[str, str] = {**os.environ, "PYTHONPATH": str(SOURCE), "LANG": "C.UTF-8"}
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.folder = place.folder
+        (self.folder / "agents.py").write_text(AGENTS)
+        own = {"PYTHONPATH": str(SOURCE), "LANG": "C.UTF-8", **place.settings}
+        self.environment: dict[str, str] = {**os.environ, **own}
 
     @property
     def sent(self) -> list[str]:

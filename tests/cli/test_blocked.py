@@ -49,7 +49,7 @@ def test_a_wait_that_gives_up_says_that_the_run_stands_still(cli: Cli) -> None:
     cli.work("writer")
 
     async def waits() -> None:
-        async with Surefoot(f"sqlite:///{cli.folder}/surefoot.db", log=lambda line: None) as sf:
+        async with Surefoot(cli.place.url, log=lambda line: None) as sf:
             for until in (None, lambda run: run.status == "completed"):
                 with pytest.raises(errors.WaitTimeout, match="no worker knew its agent") as late:
                     await sf.wait(run_id, until=until, timeout=0.05)

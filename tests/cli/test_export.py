@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import stat
 import subprocess
 import sys
 from collections import Counter
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -149,8 +147,7 @@ def test_a_full_stdout_is_said(cli: Cli) -> None:
 
 def test_a_run_that_cannot_be_read_does_not_hide_the_others(cli: Cli) -> None:
     first, second = cli.start("talker"), cli.start("talker")
-    with closing(sqlite3.connect(cli.folder / "surefoot.db")) as file, file:
-        assert file.execute("UPDATE event SET data = '{' WHERE run_id = ?", (second,)).rowcount
+    assert cli.place.execute("UPDATE event SET data = '{' WHERE run_id = ?", second)
     answer = cli.run("export")
     records = _lines(answer.out)
     assert answer.code == 5 and "doctor" in answer.err

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.rig import Cli
 
-pytestmark = pytest.mark.real_process
+pytestmark = [pytest.mark.sqlite_only("the store is on the disk that is full"), pytest.mark.real_process]
 READS = (("runs", "list"), ("runs", "show", "RUN"), ("actions", "list"), ("actions", "show", "ACTION"), ("doctor",))
 WRITES = (("actions", "approve", "ACTION"), ("runs", "cancel", "RUN"), ("prune",))
 

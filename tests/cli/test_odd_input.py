@@ -50,6 +50,7 @@ def test_a_full_stdout_is_a_clear_error(cli: Cli, words: tuple[str, ...]) -> Non
     assert "the output cannot be written (No space left on device)" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.sqlite_only("the store is a file")
 @pytest.mark.parametrize("content", [b"\x00\x01garbage" * 500, b"SQLite format 3\x00" + b"\xff" * 4096])
 def test_the_doctor_finds_a_file_that_is_no_store_damaged(cli: Cli, content: bytes) -> None:
     path = Path(cli.folder) / "surefoot.db"

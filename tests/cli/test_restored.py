@@ -2,28 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
-from pathlib import Path
-
 import pytest
 
 from tests.cli.rig import Cli
-
-
-def _copy(cli: Cli) -> bytes:
-    """A backup, as the manual has it."""
-    target = cli.folder / "copy.db"
-    with closing(sqlite3.connect(cli.folder / "surefoot.db")) as db, closing(sqlite3.connect(target)) as copy:
-        db.backup(copy)
-    return target.read_bytes()
-
-
-def _put_back(cli: Cli, data: bytes) -> None:
-    path = Path(cli.folder) / "surefoot.db"
-    for suffix in ("-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
-    path.write_bytes(data)
 
 
 def _step(cli: Cli, run_id: str) -> dict[str, object]:
@@ -38,10 +19,10 @@ def _step(cli: Cli, run_id: str) -> dict[str, object]:
 def test_an_approved_call_that_was_sent_after_the_copy_is_found(cli: Cli, restored: bool) -> None:
     run_id, action_id = cli.asked("writer")
     assert cli.run("actions", "approve", action_id).code == 0
-    copy = _copy(cli)
+    cli.place.save()
     cli.work("writer")
     assert _step(cli, run_id)["status"] == "succeeded" and len(cli.sent) == 1
-    _put_back(cli, copy)
+    cli.place.put_back()
     assert _step(cli, run_id)["status"] == "pending", "the copy does not know that it was sent"
     if restored:
         answer = cli.json("db", "restored")
@@ -62,7 +43,8 @@ def test_an_approved_call_that_was_sent_after_the_copy_is_found(cli: Cli, restor
 def test_what_was_not_sent_after_all_is_proven_absent_and_sent(cli: Cli) -> None:
     run_id, action_id = cli.asked("writer")
     assert cli.run("actions", "approve", action_id).code == 0
-    _put_back(cli, _copy(cli))
+    cli.place.save()
+    cli.place.put_back()
     assert cli.json("db", "restored").code == 0
     cli.work("writer")
     assert _step(cli, run_id)["status"] == "succeeded" and len(cli.sent) == 1
@@ -70,7 +52,8 @@ def test_what_was_not_sent_after_all_is_proven_absent_and_sent(cli: Cli) -> None
 
 def test_an_approval_that_waits_is_named(cli: Cli) -> None:
     run_id, action_id = cli.asked("writer")
-    _put_back(cli, _copy(cli))
+    cli.place.save()
+    cli.place.put_back()
     answer = cli.json("db", "restored").record()
     assert answer == {"counted_as_sent": [], "approvals_to_check": [action_id], "runs_under_way": [run_id]}
     assert action_id in cli.run("db", "restored").out

@@ -90,6 +90,7 @@ def test_the_secret_is_not_printed(tmp_path: Path) -> None:
     assert "s" * 32 not in repr(read_settings({}, {"SUREFOOT_SECRET": "s" * 32}, tmp_path))
 
 
+@pytest.mark.sqlite_only("the settings name another file")
 @pytest.mark.real_process
 def test_settings_reach_a_command(cli: Cli) -> None:
     _write(cli.folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 
 import pytest
 
@@ -12,10 +13,10 @@ from tests.cli.rig import Cli
 
 
 @pytest.mark.real_process
-@pytest.mark.parametrize("place", [0, 1, 2, 3])
-def test_json_may_stand_in_any_place_and_stdout_is_one_document(cli: Cli, place: int) -> None:
+@pytest.mark.parametrize("at", [0, 1, 2, 3])
+def test_json_may_stand_in_any_place_and_stdout_is_one_document(cli: Cli, at: int) -> None:
     words = ["runs", "start", "agents.py:talker", "Hi", "--wait"]
-    answer = cli.process(*words[:place], "--json", *words[place:])
+    answer = cli.process(*words[:at], "--json", *words[at:])
     assert answer.code == 0 and answer.record()["status"] == "completed"
     assert "started" in answer.err, "progress is on stderr"
 
@@ -151,8 +152,6 @@ def test_a_module_and_a_variable_are_names_too(cli: Cli) -> None:
     ],
 )
 def test_a_store_that_cannot_be_used(cli: Cli, store: str, code: str, exit_code: int) -> None:
-    import sqlite3
-
     with sqlite3.connect(cli.folder / "foreign.db") as foreign:
         foreign.execute("CREATE TABLE theirs (x)")
     foreign.close()

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from surefoot.doors import SystemEntropy
+from surefoot.http import system_doors
 from surefoot.server.tokens import Tokens
-from surefoot.store.sqlite import SqliteStore
+from surefoot.store.open import open_store
+from surefoot.store.port import Store
 from tests.store.bench import ShiftedClock
-from tests.store.conftest import RAM
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    place = Path(tempfile.mkdtemp(prefix="surefoot-", dir=RAM if RAM.is_dir() else None))
-    yield place
-    shutil.rmtree(place)
 
 
 @pytest.fixture
@@ -29,13 +21,12 @@ def clock() -> ShiftedClock:
 
 
 @pytest.fixture
-async def store(folder: Path, clock: ShiftedClock) -> AsyncIterator[SqliteStore]:
-    made = SqliteStore(str(folder / "store.db"), clock)
-    await made.open()
+async def store(store_url: str, clock: ShiftedClock) -> AsyncIterator[Store]:
+    made = await open_store(store_url, msgspec.structs.replace(system_doors(), clock=clock))
     yield made
     await made.close()
 
 
 @pytest.fixture
-def tokens(store: SqliteStore, clock: ShiftedClock) -> Tokens:
+def tokens(store: Store, clock: ShiftedClock) -> Tokens:
     return Tokens(store, clock, SystemEntropy())

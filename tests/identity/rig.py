@@ -7,7 +7,6 @@ import hmac
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import httpx
 import pytest
@@ -28,6 +27,7 @@ from surefoot.testing.model import FakeModel, ScriptedCall
 from surefoot.testing.world import BOT, TOKEN, World
 from surefoot.testing.world_server import WorldServer
 from tests.github.rig import BODY, COMMENTS, NUMBER, REPO, forget_accounts, make_world
+from tests.places import Place
 
 SECRET = "the keyring of these tests is known to the tests"
 GITHUB_SECRET = "what GitHub signs with, in these tests"
@@ -112,7 +112,7 @@ class Rig:
 
 @asynccontextmanager
 async def rig_of(
-    folder: Path,
+    place: Place,
     monkeypatch: pytest.MonkeyPatch,
     *,
     gated: bool = False,
@@ -134,7 +134,7 @@ async def rig_of(
     async with WorldServer(world) as url:
         monkeypatch.setenv("GITHUB_API_URL", url)
         monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
-        async with Surefoot(f"sqlite:///{folder / 'rig.db'}", [agent], worker=True, secret=SECRET) as sf:
+        async with Surefoot(place.url, [agent], worker=True, secret=SECRET) as sf:
             tokens = Tokens(sf.store, sf.doors.clock, sf.doors.entropy, read_given(SETTING, "default"))
             made = options or Options(github_secrets=(GITHUB_SECRET,), evidence_secrets=("old", EVIDENCE_SECRET))
             app = create_app(sf, doorman or TokenDoorman(tokens, []), options=made)

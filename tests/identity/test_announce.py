@@ -24,6 +24,7 @@ from surefoot.server.options import Options
 from surefoot.testing.world import TOKEN
 from tests.cli.rig import Cli
 from tests.identity.rig import Rig, rig_of
+from tests.places import Place
 from tests.server.rig import serving
 from tests.support import eventually, eventually_sync
 
@@ -113,10 +114,10 @@ async def asked(rig: Rig) -> str:
     return row.action.id
 
 
-async def test_a_question_is_announced_once_with_a_link(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_question_is_announced_once_with_a_link(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     body = f"Looks good. By the way, ghp_{'a1B2' * 9} works."
     with receiving() as receiver:
-        async with rig_of(folder, monkeypatch, gated=True, body=body) as rig, announcing(rig, receiver):
+        async with rig_of(place, monkeypatch, gated=True, body=body) as rig, announcing(rig, receiver):
             action_id = await asked(rig)
             await eventually(lambda: receiver.told, "the announcement")
             (first,) = receiver.told
@@ -134,11 +135,11 @@ async def test_a_question_is_announced_once_with_a_link(folder: Path, monkeypatc
             assert [t.headers["webhook-id"] for t in receiver.told] == [action_id, again]
 
 
-async def test_it_comes_again_until_it_was_taken(folder: Path, monkeypatch: pytest.MonkeyPatch, soon: None) -> None:
+async def test_it_comes_again_until_it_was_taken(place: Place, monkeypatch: pytest.MonkeyPatch, soon: None) -> None:
     lines: list[str] = []
     with receiving() as receiver:
         receiver.answers = [500, None, 429, 404, 302, 204]
-        async with rig_of(folder, monkeypatch, gated=True) as rig:
+        async with rig_of(place, monkeypatch, gated=True) as rig:
             monkeypatch.setattr(rig.sf, "_log", lines.append)
             async with announcing(rig, receiver) as made:
                 action_id = await asked(rig)
@@ -150,11 +151,11 @@ async def test_it_comes_again_until_it_was_taken(folder: Path, monkeypatch: pyte
 
 
 async def test_a_receiver_that_is_gone_is_not_asked_again(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, soon: None
+    place: Place, monkeypatch: pytest.MonkeyPatch, soon: None
 ) -> None:
     with receiving() as receiver:
         receiver.answers = [410]
-        async with rig_of(folder, monkeypatch, gated=True) as rig, announcing(rig, receiver) as made:
+        async with rig_of(place, monkeypatch, gated=True) as rig, announcing(rig, receiver) as made:
             await asked(rig)
             await eventually(lambda: receiver.told, "the announcement")
 
@@ -166,9 +167,9 @@ async def test_a_receiver_that_is_gone_is_not_asked_again(
             assert len(receiver.told) == 1
 
 
-async def test_an_answered_question_is_not_announced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answered_question_is_not_announced(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with receiving() as receiver:
-        async with rig_of(folder, monkeypatch, gated=True) as rig:
+        async with rig_of(place, monkeypatch, gated=True) as rig:
             action_id = await asked(rig)
             await rig.sf.reject(action_id, by="ann")
             made = Announcer(rig.sf, options(receiver), Meters())
@@ -179,39 +180,39 @@ async def test_an_answered_question_is_not_announced(folder: Path, monkeypatch: 
             assert await made.announce_due() == 0
 
 
-async def test_two_servers_announce_it_once_between_them(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_two_servers_announce_it_once_between_them(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with receiving() as receiver:
-        async with rig_of(folder, monkeypatch, gated=True) as rig:
+        async with rig_of(place, monkeypatch, gated=True) as rig:
             await asked(rig)
             both = [Announcer(rig.sf, options(receiver), Meters()) for _ in range(2)]
             assert sum(await asyncio.gather(*(made.announce_due() for made in both))) == 1
             assert len(receiver.told) == 1
 
 
-async def test_without_a_secret_nothing_is_announced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_secret_nothing_is_announced(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with receiving() as receiver:
-        async with rig_of(folder, monkeypatch, gated=True) as rig:
+        async with rig_of(place, monkeypatch, gated=True) as rig:
             with pytest.raises(InvalidInput):
                 Announcer(rig.sf, replace(options(receiver), announce_secrets=()), Meters())
 
 
 @pytest.mark.prove
-def test_a_killed_server_is_followed_by_one_that_announces(tmp_path: Path) -> None:
+def test_a_killed_server_is_followed_by_one_that_announces(place: Place) -> None:
     with receiving() as receiver:
         receiver.answers = [500]
         settings = {"SUREFOOT_ANNOUNCE_URL": receiver.url, "SUREFOOT_ANNOUNCE_SECRET": SECRET}
-        with serving(tmp_path, more=settings) as web:
+        with serving(place, more=settings) as web:
             _, action_id = web.asked("writer")
             eventually_sync(lambda: receiver.told, "the first attempt")
             web.kill()
             first_log = web.log.read_text()
         before = len(receiver.told)
-        with serving(tmp_path, more=settings) as web:
+        with serving(place, more=settings) as web:
             eventually_sync(lambda: len(receiver.told) > before, "another attempt", seconds_max=40)
             assert {told.headers["webhook-id"] for told in receiver.told} == {action_id}
             log = first_log + web.log.read_text()
         assert "its-secret-path" not in log and SECRET not in log
-    link = Cli(tmp_path).json("actions", "link", action_id, "--for", "ann").record()
+    link = Cli(place).json("actions", "link", action_id, "--for", "ann").record()
     assert str(link["url"]).startswith("http://127.0.0.1:8100/links/") and link["person"] == "ann"
 
 
@@ -223,7 +224,7 @@ def _example() -> ModuleType:
     return module
 
 
-async def test_the_example_for_slack_takes_what_we_send(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_example_for_slack_takes_what_we_send(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Mapping[str, object]] = []
     example = _example()
     send: Callable[[Mapping[str, object]], None] = sent.append
@@ -231,7 +232,7 @@ async def test_the_example_for_slack_takes_what_we_send(folder: Path, monkeypatc
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
-        async with rig_of(folder, monkeypatch, gated=True, body="<b>&") as rig:
+        async with rig_of(place, monkeypatch, gated=True, body="<b>&") as rig:
             action_id = await asked(rig)
             url = f"http://127.0.0.1:{server.server_port}/"
             wrong = Options(announce_url=url, announce_secrets=("another secret of the example",))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
@@ -18,6 +17,7 @@ from surefoot.testing.github_state import Repo, account_view, issue_view, pull_v
 from surefoot.testing.world import BOT
 from tests.github.rig import BODY, NUMBER, REPO
 from tests.identity.rig import STRANGER, Rig, rig_of
+from tests.places import Place
 
 PULL = f"/repos/{REPO}/pulls/{NUMBER}"
 ISSUES = f"/repos/{REPO}/issues"
@@ -65,16 +65,16 @@ async def settles(rig: Rig, run_id: str, event: str, good: Told, nearly: Mapping
 
 @asynccontextmanager
 async def doing(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, tool: Tool, arguments: dict[str, object]
+    place: Place, monkeypatch: pytest.MonkeyPatch, tool: Tool, arguments: dict[str, object]
 ) -> AsyncIterator[Rig]:
-    async with rig_of(folder, monkeypatch, act=(tool, arguments)) as rig:
+    async with rig_of(place, monkeypatch, act=(tool, arguments)) as rig:
         yield rig
 
 
-async def test_a_review_with_our_marker(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_review_with_our_marker(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = github.create_review.using(settle=60)
     arguments: dict[str, object] = {"repo": REPO, "number": NUMBER, "body": BODY, "event": "COMMENT"}
-    async with doing(folder, monkeypatch, tool, arguments) as rig:
+    async with doing(place, monkeypatch, tool, arguments) as rig:
         run_id = await rig.in_doubt("POST", f"{PULL}/reviews", f"{PULL}/reviews")
         issue = repo_of(rig).issues[NUMBER]
         assert issue.pull is not None
@@ -93,9 +93,9 @@ async def test_a_review_with_our_marker(folder: Path, monkeypatch: pytest.Monkey
         await settles(rig, run_id, "pull_request_review", good, nearly, str(review.id))
 
 
-async def test_an_issue_with_our_marker(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_issue_with_our_marker(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = github.create_issue.using(settle=60)
-    async with doing(folder, monkeypatch, tool, {"repo": REPO, "title": "It crashes", "body": BODY}) as rig:
+    async with doing(place, monkeypatch, tool, {"repo": REPO, "title": "It crashes", "body": BODY}) as rig:
         run_id = await rig.in_doubt("POST", ISSUES, ISSUES)
         issue = next(i for i in repo_of(rig).issues.values() if i.title == "It crashes")
         good = told(rig, "opened", issue=issue_view(repo_of(rig), issue, BASE, 0))
@@ -108,13 +108,13 @@ async def test_an_issue_with_our_marker(folder: Path, monkeypatch: pytest.Monkey
         await settles(rig, run_id, "issues", good, nearly, str(issue.number))
 
 
-async def test_a_merge_of_the_approved_head(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_merge_of_the_approved_head(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = github.merge_pull_request.using(settle=60)
-    async with rig_of(folder, monkeypatch) as plain:
+    async with rig_of(place, monkeypatch) as plain:
         pull = repo_of(plain).issues[NUMBER].pull
         assert pull is not None
         head = pull.head_sha
-    async with doing(folder, monkeypatch, tool, {"repo": REPO, "number": NUMBER, "head_sha": head}) as rig:
+    async with doing(place, monkeypatch, tool, {"repo": REPO, "number": NUMBER, "head_sha": head}) as rig:
         run_id = await rig.in_doubt("PUT", f"{PULL}/merge", f"/repos/{REPO}")
         issue = repo_of(rig).issues[NUMBER]
         assert issue.pull is not None and issue.pull.merge_commit_sha is not None
@@ -131,10 +131,10 @@ async def test_a_merge_of_the_approved_head(folder: Path, monkeypatch: pytest.Mo
         await settles(rig, run_id, "pull_request", good, nearly, issue.pull.merge_commit_sha)
 
 
-async def test_labels_and_a_close_that_our_account_made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_labels_and_a_close_that_our_account_made(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     labels = github.add_labels.using(attempts=1)
     arguments: dict[str, object] = {"repo": REPO, "issue_number": NUMBER, "labels": ["bug", "urgent"]}
-    async with doing(folder, monkeypatch, labels, arguments) as rig:
+    async with doing(place, monkeypatch, labels, arguments) as rig:
         run_id = await rig.in_doubt("POST", f"{ISSUES}/{NUMBER}/labels", "/none")
         issue = repo_of(rig).issues[NUMBER]
         view = {**issue_view(repo_of(rig), issue, BASE, 0), "updated_at": _now(rig)}
@@ -150,9 +150,9 @@ async def test_labels_and_a_close_that_our_account_made(folder: Path, monkeypatc
         await settles(rig, run_id, "issues", good, nearly, f"{REPO}#{NUMBER}")
 
 
-async def test_a_close_that_our_account_made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_close_that_our_account_made(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     close = github.close_issue.using(attempts=1)
-    async with doing(folder, monkeypatch, close, {"repo": REPO, "issue_number": NUMBER}) as rig:
+    async with doing(place, monkeypatch, close, {"repo": REPO, "issue_number": NUMBER}) as rig:
         run_id = await rig.in_doubt("PATCH", f"{ISSUES}/{NUMBER}", "/none")
         issue = repo_of(rig).issues[NUMBER]
         assert issue.state == "closed"
@@ -167,9 +167,9 @@ async def test_a_close_that_our_account_made(folder: Path, monkeypatch: pytest.M
 
 
 async def test_a_delivery_that_lacks_what_it_is_about_does_not_fit(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with rig_of(folder, monkeypatch) as rig:
+    async with rig_of(place, monkeypatch) as rig:
         for event, action in (
             ("issue_comment", "created"),
             ("pull_request_review", "submitted"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import AsyncIterator
-from pathlib import Path
 from urllib.parse import urlencode
 
 import httpx
@@ -19,6 +18,7 @@ from surefoot.server.links import PATH, Link, link_to, read_link, write_link
 from surefoot.store.port import ActionRow
 from tests.github.rig import BODY
 from tests.identity.rig import HOST, Rig, rig_of, token_of
+from tests.places import Place
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 RING = Keyring([b"k" * 32])
@@ -65,8 +65,8 @@ def test_no_changed_text_is_a_link() -> None:
 
 
 @pytest.fixture
-async def rig(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rig]:
-    async with rig_of(folder, monkeypatch, gated=True, body=f"{BODY}\n\u202egnp <script>alert(1)</script>") as made:
+async def rig(place: Place, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rig]:
+    async with rig_of(place, monkeypatch, gated=True, body=f"{BODY}\n\u202egnp <script>alert(1)</script>") as made:
         yield made
 
 
@@ -240,8 +240,8 @@ async def test_a_link_with_a_permission_takes_that_too(rig: Rig) -> None:
     assert (await post(rig, path, form)).status_code == 200
 
 
-async def test_without_tokens_the_machines_user_decides(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with rig_of(folder, monkeypatch, gated=True, doorman=Loopback("default", "me")) as rig:
+async def test_without_tokens_the_machines_user_decides(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rig_of(place, monkeypatch, gated=True, doorman=Loopback("default", "me")) as rig:
         row = await asked(rig)
         path = path_to(rig, row)
         form = hidden(await rig.http.get(path))

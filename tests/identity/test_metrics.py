@@ -13,6 +13,7 @@ from surefoot import Surefoot
 from surefoot.server.metrics import MEDIA_TYPE
 from surefoot.testing.world import TOKEN
 from tests.identity.rig import SECRET, Rig, rig_of, token_of
+from tests.places import Place
 
 OPERATE = Path(__file__).parents[2] / "docs" / "operate.md"
 Values = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -35,8 +36,8 @@ def value(found: Values, name: str, **labels: str) -> float | None:
     return found.get((name, frozenset(labels.items())))
 
 
-async def test_metrics_say_what_is_in_the_store(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with rig_of(folder, monkeypatch) as rig:
+async def test_metrics_say_what_is_in_the_store(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rig_of(place, monkeypatch) as rig:
         empty = await metrics(rig)
         assert value(empty, "surefoot_pending_action_oldest_seconds") == 0
         run_id = await rig.in_doubt()
@@ -60,8 +61,8 @@ async def test_metrics_say_what_is_in_the_store(folder: Path, monkeypatch: pytes
         assert value(after, "surefoot_http_request_seconds_count", route="/metrics") == 2
 
 
-async def test_questions_are_counted_with_their_age(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with rig_of(folder, monkeypatch, gated=True) as rig:
+async def test_questions_are_counted_with_their_age(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rig_of(place, monkeypatch, gated=True) as rig:
         run = await rig.sf.start("reviewer", "Review it")
         await rig.sf.wait(run.id, timeout=20)
         found = await metrics(rig)
@@ -70,8 +71,8 @@ async def test_questions_are_counted_with_their_age(folder: Path, monkeypatch: p
         assert oldest is not None and oldest > 0
 
 
-async def test_metrics_take_read_and_are_the_tenants(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with rig_of(folder, monkeypatch) as rig:
+async def test_metrics_take_read_and_are_the_tenants(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rig_of(place, monkeypatch) as rig:
         assert (await rig.ask("GET", "/metrics")).status_code == 401
         assert (await rig.ask("GET", "/metrics", token="start")).status_code == 403
         async with Surefoot(rig.sf.url, tenant="another", secret=SECRET) as other:
@@ -81,8 +82,8 @@ async def test_metrics_take_read_and_are_the_tenants(folder: Path, monkeypatch: 
         assert sum(v for (name, _), v in (await metrics(rig)).items() if name == "surefoot_runs") == 1
 
 
-async def test_paths_and_secrets_are_not_in_metrics(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with rig_of(folder, monkeypatch) as rig:
+async def test_paths_and_secrets_are_not_in_metrics(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rig_of(place, monkeypatch) as rig:
         for path in (f"/{TOKEN}", f"/v1/runs/{TOKEN}", f"/v1/runs?agent={token_of('read')}", "/v1/runs/a%22%7D%0A"):
             await rig.ask("GET", path, token="read")
         await rig.ask(TOKEN.upper(), "/v1/runs", token="read")
@@ -91,8 +92,8 @@ async def test_paths_and_secrets_are_not_in_metrics(folder: Path, monkeypatch: p
         assert 'route="/v1/runs/{run_id}"' in text and 'route="unknown"' in text and 'method="other"' in text
 
 
-async def test_every_metric_is_in_the_documentation(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with rig_of(folder, monkeypatch) as rig:
+async def test_every_metric_is_in_the_documentation(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rig_of(place, monkeypatch) as rig:
         text = (await rig.ask("GET", "/metrics", token="read")).text
     names = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
     assert len(names) > 10
@@ -100,8 +101,8 @@ async def test_every_metric_is_in_the_documentation(folder: Path, monkeypatch: p
     assert listed == names
 
 
-async def test_readiness_tells_of_a_store_that_cannot_be_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with rig_of(folder, monkeypatch) as rig:
+async def test_readiness_tells_of_a_store_that_cannot_be_written(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rig_of(place, monkeypatch) as rig:
         ready = await rig.ask("GET", "/readyz")
         assert (ready.status_code, ready.json()["ready"], ready.json()["store"]) == (200, True, None)
         held = sqlite3.connect(rig.sf.store.path, isolation_level=None)

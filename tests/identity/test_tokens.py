@@ -6,7 +6,6 @@ import hmac
 import http.client
 import sqlite3
 import time
-from pathlib import Path
 
 import pytest
 
@@ -15,8 +14,9 @@ from surefoot.errors import InvalidInput
 from surefoot.runtime.secrets import EnvironmentSecrets
 from surefoot.server import tokens as module
 from surefoot.server.tokens import Given, Holder, Tokens, check_permission, hash_of, read_given
-from surefoot.store.sqlite import SqliteStore
+from surefoot.store.port import Store
 from tests.cli.rig import Cli
+from tests.places import Place
 from tests.server.rig import serving
 from tests.store.bench import ShiftedClock
 from tests.support import eventually_sync
@@ -32,7 +32,7 @@ async def test_a_token_says_whose_it_is(tokens: Tokens) -> None:
     )
 
 
-async def test_the_secret_is_not_in_the_store(tokens: Tokens, store: SqliteStore) -> None:
+async def test_the_secret_is_not_in_the_store(tokens: Tokens, store: Store) -> None:
     _, text = await tokens.create("acme", "anna", ["read"])
     secret = text.rpartition("_")[2]
     with sqlite3.connect(store.path) as plain:
@@ -101,7 +101,7 @@ async def test_a_session_is_over_after_its_time(tokens: Tokens, clock: ShiftedCl
 
 
 async def test_a_session_of_a_given_token_ends_when_the_setting_does(
-    store: SqliteStore, clock: ShiftedClock, tokens: Tokens
+    store: Store, clock: ShiftedClock, tokens: Tokens
 ) -> None:
     given = read_given(f"anna read {SECRET}", "acme")
     with_given = Tokens(store, clock, tokens._entropy, given)
@@ -115,7 +115,7 @@ async def test_a_session_of_a_given_token_ends_when_the_setting_does(
 
 
 async def test_every_comparison_is_of_constant_time(
-    tokens: Tokens, store: SqliteStore, clock: ShiftedClock, monkeypatch: pytest.MonkeyPatch
+    tokens: Tokens, store: Store, clock: ShiftedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared: list[tuple[str, str]] = []
 
@@ -209,7 +209,7 @@ async def test_tokens_are_known_to_redaction_and_names_are_not(tokens: Tokens, m
     )
 
 
-async def test_a_holder_does_not_show_its_secret(tokens: Tokens, folder: Path) -> None:
+async def test_a_holder_does_not_show_its_secret(tokens: Tokens, place: Place) -> None:
     _, text = await tokens.create("acme", "anna", ["read"])
     holder = await tokens.find(text)
     assert holder is not None
@@ -219,11 +219,11 @@ async def test_a_holder_does_not_show_its_secret(tokens: Tokens, folder: Path) -
     assert found.secret not in repr(found)
 
 
-def test_a_revoked_tokens_stream_ends_and_start_alone_reads_nothing(tmp_path: Path) -> None:
-    cli = Cli(tmp_path)
+def test_a_revoked_tokens_stream_ends_and_start_alone_reads_nothing(place: Place) -> None:
+    cli = Cli(place)
     made = {p: cli.json("tokens", "create", p, "--permission", p).record() for p in ("read", "start", "admin")}
     bearer = {p: {"Authorization": f"Bearer {made[p]['token']}"} for p in made}
-    with serving(tmp_path) as web:
+    with serving(place) as web:
         started = web.ask(
             "POST", "/v1/runs", {"agent": "writer", "input": "Go"}, headers={**bearer["start"], "Idempotency-Key": "k"}
         ).record()

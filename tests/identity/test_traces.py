@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from opentelemetry import trace
@@ -20,6 +19,7 @@ from surefoot.testing.model import FakeModel
 from surefoot.testing.world import TOKEN
 from tests.github.rig import BODY
 from tests.identity.rig import SECRET, rig_of
+from tests.places import Place
 from tests.support import eventually
 
 
@@ -54,8 +54,8 @@ def attributes(span: ReadableSpan) -> dict[str, object]:
     return dict(span.attributes or {})
 
 
-async def test_a_story_with_doubt_is_a_trace(folder: Path, monkeypatch: pytest.MonkeyPatch, spans: Spans) -> None:
-    async with rig_of(folder, monkeypatch) as rig:
+async def test_a_story_with_doubt_is_a_trace(place: Place, monkeypatch: pytest.MonkeyPatch, spans: Spans) -> None:
+    async with rig_of(place, monkeypatch) as rig:
         run_id = await rig.in_doubt()
         await rig.deliver(rig.delivery())
         done = await rig.sf.wait(run_id, timeout=20)
@@ -87,8 +87,8 @@ async def test_a_story_with_doubt_is_a_trace(folder: Path, monkeypatch: pytest.M
     assert looks and {attributes(look)[tracing.VERDICT] for look in looks} == {"undetermined"}
 
 
-async def test_what_was_said_is_in_no_span(folder: Path, monkeypatch: pytest.MonkeyPatch, spans: Spans) -> None:
-    async with rig_of(folder, monkeypatch) as rig:
+async def test_what_was_said_is_in_no_span(place: Place, monkeypatch: pytest.MonkeyPatch, spans: Spans) -> None:
+    async with rig_of(place, monkeypatch) as rig:
         run = await rig.sf.start("reviewer", "Review it, canary-input")
         await rig.sf.wait(run.id, timeout=20)
     text = spans.text()
@@ -98,7 +98,7 @@ async def test_what_was_said_is_in_no_span(folder: Path, monkeypatch: pytest.Mon
 
 
 async def test_a_run_that_is_taken_up_again_links_to_its_last_trace(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, spans: Spans
+    place: Place, monkeypatch: pytest.MonkeyPatch, spans: Spans
 ) -> None:
     sent: list[str] = []
 
@@ -111,7 +111,7 @@ async def test_a_run_that_is_taken_up_again_links_to_its_last_trace(
     def process() -> Surefoot:
         model = FakeModel([[("send", {"text": "hello"})], "Done."], by="history")
         agent = Agent(name="sender", model=model, instructions="Send.", tools=[send])
-        return Surefoot(f"sqlite:///{folder / 'two.db'}", [agent], worker=True, secret=SECRET)
+        return Surefoot(place.url, [agent], worker=True, secret=SECRET)
 
     async with process() as sf:
         run = await sf.start("sender", "Go")
@@ -133,7 +133,7 @@ async def test_a_run_that_is_taken_up_again_links_to_its_last_trace(
 
 
 async def test_a_model_that_fails_is_an_error_by_its_class(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, spans: Spans
+    place: Place, monkeypatch: pytest.MonkeyPatch, spans: Spans
 ) -> None:
     class Broken:
         name = "openai:gpt-broken"
@@ -142,7 +142,7 @@ async def test_a_model_that_fails_is_an_error_by_its_class(
             raise RuntimeError(f"what was said: {TOKEN} canary-output")
 
     agent = Agent(name="broken", model=Broken(), instructions="Go.", tools=[])  # type: ignore[arg-type]  # a bad model
-    async with Surefoot(f"sqlite:///{folder / 'b.db'}", [agent], worker=True, secret=SECRET) as sf:
+    async with Surefoot(place.url, [agent], worker=True, secret=SECRET) as sf:
         await sf.start("broken", "Go")
         await eventually(lambda: spans.named("chat gpt-broken"), "the end of an attempt")
     chat = spans.named("chat gpt-broken")[0]
@@ -152,12 +152,12 @@ async def test_a_model_that_fails_is_an_error_by_its_class(
     assert chat.events == () and "canary-output" not in spans.text()
 
 
-def test_without_opentelemetry_in_the_process_nothing_is_loaded(tmp_path: Path) -> None:
+def test_without_opentelemetry_in_the_process_nothing_is_loaded(store_url: str) -> None:
     code = (
         "import asyncio, sys\n"
         "from surefoot import Surefoot\n"
         "async def main():\n"
-        f"    async with Surefoot('sqlite:///{tmp_path / 'n.db'}') as sf:\n"
+        f"    async with Surefoot('{store_url}') as sf:\n"
         "        print(type(sf.context.tracing).__name__, 'opentelemetry' in sys.modules)\n"
         "asyncio.run(main())\n"
     )

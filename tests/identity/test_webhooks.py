@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from pathlib import Path
 
 import httpx
 import pytest
@@ -21,13 +20,14 @@ from surefoot.testing.github_state import stamp
 from surefoot.testing.world import BOT
 from tests.github.rig import NUMBER, REPO
 from tests.identity.rig import EVIDENCE_SECRET, GITHUB_SECRET, SECRET, STRANGER, WEBHOOK, Rig, rig_of, signed, token_of
+from tests.places import Place
 from tests.server.rig import serving
 
 
 async def test_a_comment_with_our_marker_settles_the_step_at_once(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with rig_of(folder, monkeypatch) as rig:
+    async with rig_of(place, monkeypatch) as rig:
         run_id = await rig.in_doubt()
         answer = await rig.deliver(rig.delivery())
         assert (answer.status_code, answer.json()) == (200, {"outcome": "settled"})
@@ -39,8 +39,8 @@ async def test_a_comment_with_our_marker_settles_the_step_at_once(
         assert len(rig.world.requests("POST")) == 1
 
 
-async def test_a_delivery_that_comes_again_changes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with rig_of(folder, monkeypatch) as rig:
+async def test_a_delivery_that_comes_again_changes_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rig_of(place, monkeypatch) as rig:
         run_id = await rig.in_doubt()
         raw = rig.delivery()
         assert (await rig.deliver(raw)).json() == {"outcome": "settled"}
@@ -52,15 +52,15 @@ async def test_a_delivery_that_comes_again_changes_nothing(folder: Path, monkeyp
 
 
 async def test_c058_a_delivery_five_times_at_once_on_two_processes_counts_once(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with rig_of(folder, monkeypatch) as rig:
+    async with rig_of(place, monkeypatch) as rig:
         run_id = await rig.in_doubt()
         raw = rig.delivery()
         # In the setting a comma stands between two secrets.
         theirs = GITHUB_SECRET.replace(",", "")
         settings = {"SUREFOOT_STORE": rig.sf.url, "SUREFOOT_SECRET": SECRET, "SUREFOOT_GITHUB_WEBHOOK_SECRET": theirs}
-        with serving(tmp_path, more=settings) as other:
+        with serving(place, more=settings) as other:
 
             async def at_the_other(delivery_id: str) -> object:
                 headers = {**signed(raw, secret=theirs), "X-GitHub-Delivery": delivery_id}
@@ -84,8 +84,8 @@ async def test_c058_a_delivery_five_times_at_once_on_two_processes_counts_once(
         assert len(rig.world.requests("POST")) == 1
 
 
-async def test_what_is_not_ours_changes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with rig_of(folder, monkeypatch) as rig:
+async def test_what_is_not_ours_changes_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rig_of(place, monkeypatch) as rig:
         run_id = await rig.in_doubt()
         before = await rig.sf.snapshot(run_id)
         ours = rig.comment
@@ -127,8 +127,8 @@ def problem(answer: httpx.Response) -> tuple[int, str]:
     return answer.status_code, answer.json()["code"]
 
 
-async def test_a_wrong_signature_is_refused_and_a_large_body_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with rig_of(folder, monkeypatch) as rig:
+async def test_a_wrong_signature_is_refused_and_a_large_body_too(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rig_of(place, monkeypatch) as rig:
         run_id = await rig.in_doubt()
         raw = rig.delivery()
         for secret in ("another secret", "", GITHUB_SECRET + " "):
@@ -144,8 +144,8 @@ async def test_a_wrong_signature_is_refused_and_a_large_body_too(folder: Path, m
         assert await rig.step(run_id) == ("outcome_unknown", None, None)
 
 
-async def test_without_a_secret_nothing_is_taken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with rig_of(folder, monkeypatch, options=Options()) as rig:
+async def test_without_a_secret_nothing_is_taken(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rig_of(place, monkeypatch, options=Options()) as rig:
         assert problem(await rig.deliver(b"{}")) == (404, "no_webhook_secret")
         assert problem(await rig.deliver(b"{}", secret="")) == (404, "no_webhook_secret")
         signed = signatures.sign("", "m", int(rig.sf.doors.clock.now().wall), b"{}")
@@ -158,8 +158,8 @@ def evidence_of(rig: Rig, key: str, **more: object) -> bytes:
     return json.dumps({"key": key, "verdict": "found", "resource_id": str(rig.comment.id), **more}).encode()
 
 
-async def test_signed_evidence_counts_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with rig_of(folder, monkeypatch) as rig:
+async def test_signed_evidence_counts_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rig_of(place, monkeypatch) as rig:
         run_id = await rig.in_doubt()
         (key,) = keys_in(rig.comment.body)
         raw = evidence_of(rig, key)
@@ -190,8 +190,8 @@ async def test_signed_evidence_counts_once(folder: Path, monkeypatch: pytest.Mon
         assert len(reports) == 1 and reports[0].coverage == {"reported_by": "a signed request"}
 
 
-async def test_evidence_by_token(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with rig_of(folder, monkeypatch) as rig:
+async def test_evidence_by_token(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rig_of(place, monkeypatch) as rig:
         run_id = await rig.in_doubt()
         (key,) = keys_in(rig.comment.body)
         found = json.loads(evidence_of(rig, key, url="https://github.com/x"))
@@ -218,8 +218,8 @@ async def test_evidence_by_token(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         assert len(rig.world.requests("POST")) == 1
 
 
-async def test_evidence_about_another_tenants_call_finds_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with rig_of(folder, monkeypatch) as rig:
+async def test_evidence_about_another_tenants_call_finds_none(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rig_of(place, monkeypatch) as rig:
         run_id = await rig.in_doubt()
         (key,) = keys_in(rig.comment.body)
         async with Surefoot(rig.sf.url, tenant="another", secret=SECRET) as other:

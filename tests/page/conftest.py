@@ -12,6 +12,7 @@ from playwright.async_api import Browser, async_playwright
 
 from tests.page.browsing import Visitors, token_of
 from tests.page.stage import ROOT, Stage, staged
+from tests.places import NewPlace, Place
 
 TOKENS = f"ada admin {token_of('ada')}; eve read {token_of('eve')}"
 
@@ -34,23 +35,23 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def stage() -> Iterator[Stage]:
+def stage(new_place: NewPlace) -> Iterator[Stage]:
     """A server without tokens, for tests that do not stop it."""
-    with staged() as made:
+    with staged(new_place()) as made:
         yield made
 
 
 @pytest.fixture
-def own_stage() -> Iterator[Stage]:
+def own_stage(place: Place) -> Iterator[Stage]:
     """A server of one test's own."""
-    with staged() as made:
+    with staged(place) as made:
         yield made
 
 
 @pytest.fixture(scope="session")
-def guarded() -> Iterator[Stage]:
+def guarded(new_place: NewPlace) -> Iterator[Stage]:
     """A server with tokens."""
-    with staged(TOKENS) as made:
+    with staged(new_place(), TOKENS) as made:
         yield made
 
 

@@ -13,6 +13,7 @@ from playwright.async_api import Browser, async_playwright
 from tests.page.browsing import DESK, PHONE
 from tests.page.conftest import chromium
 from tests.page.stage import Stage, staged
+from tests.places import sqlite_place
 
 FOLDER = Path("build/screenshots")
 Theme = Literal["light", "dark"]
@@ -67,7 +68,7 @@ async def _photograph(browser: Browser, stage: Stage, folder: Path) -> None:
 async def main(folder: Path) -> None:
     """Take all of them."""
     folder.mkdir(parents=True, exist_ok=True)
-    with staged() as stage:
+    with sqlite_place() as place, staged(place) as stage:
         async with async_playwright() as playwright:
             browser = await playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
             await _photograph(browser, stage, folder)

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,24 +14,19 @@ from pathlib import Path
 
 from surefoot.testing.world import BOT, TOKEN
 from tests.cli.rig import SOURCE, Cli
+from tests.places import Place
 from tests.server.rig import Served
 from tests.support import eventually_sync
 
-RAM_DISK = Path("/dev/shm")
 ROOT = Path(__file__).parents[2]
-
-
-def make_folder() -> Path:
-    """A folder on a RAM disk where there is one: durability is tested elsewhere."""
-    return Path(tempfile.mkdtemp(prefix="surefoot-page-", dir=RAM_DISK if RAM_DISK.is_dir() else None))
 
 
 class Stage:
     """A folder with the agents of agents.py, a World, and a server that can be killed and started again."""
 
-    def __init__(self, folder: Path, tokens: str = "") -> None:
-        self.folder = folder
-        self.cli = Cli(folder)
+    def __init__(self, place: Place, tokens: str = "") -> None:
+        self.folder = folder = place.folder
+        self.cli = Cli(place)
         shutil.copy(Path(__file__).with_name("agents.py"), folder / "agents.py")
         port = folder / "world-port"
         self._world = subprocess.Popen(
@@ -117,12 +111,10 @@ class Stage:
 
 
 @contextmanager
-def staged(tokens: str = "") -> Iterator[Stage]:
-    """A stage in a folder of its own; both go at the end."""
-    folder = make_folder()
-    stage = Stage(folder, tokens)
+def staged(place: Place, tokens: str = "") -> Iterator[Stage]:
+    """A stage that is closed at the end."""
+    stage = Stage(place, tokens)
     try:
         yield stage
     finally:
         stage.close()
-        shutil.rmtree(folder, ignore_errors=True)

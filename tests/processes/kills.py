@@ -13,12 +13,12 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
-from pathlib import Path
 
 import msgspec
 
 from surefoot.testing.faults import AnyFault, Delay, Late, LostRequest, Rule
 from surefoot.testing.wire import Replied
+from tests.places import Place
 from tests.processes.story import COMMENTS, Story, Worker, WorldProcess
 from tests.support import eventually
 
@@ -183,9 +183,9 @@ _BY_ITSELF: dict[str, Callable[[random.Random], Aim]] = {
 }
 
 
-async def kill_once(world: WorldProcess, folder: Path, aim: Aim) -> str | None:
+async def kill_once(world: WorldProcess, place: Place, aim: Aim) -> str | None:
     """One story with one kill, to its good end. The window that was hit; None if the kill fell into none."""
-    async with Story(world, folder, settle=SETTLE_SECONDS) as story:
+    async with Story(world, place, settle=SETTLE_SECONDS) as story:
         for method, path, fault in aim.rules:
             world.hit(Rule(fault, method=method, path=path, account=story.account))
         await story.start()
@@ -283,7 +283,7 @@ def assert_looked_between(story: Story) -> None:
         assert any(first.order < order < second.order for order in looks), f"story {story.number}: sent without a look"
 
 
-async def kill_all(world: WorldProcess, folder: Path, chance: random.Random, in_each: int) -> Counter[tuple[str, str]]:
+async def kill_all(world: WorldProcess, place: Place, chance: random.Random, in_each: int) -> Counter[tuple[str, str]]:
     """So many kills in each window; how often each window was hit in which way."""
     hits: Counter[tuple[str, str]] = Counter()
     owed = [window for window in WINDOWS for _ in range(in_each)]
@@ -291,7 +291,7 @@ async def kill_all(world: WorldProcess, folder: Path, chance: random.Random, in_
     while owed:
         aims = [draw(chance, window, number) for number, window in enumerate(owed)]
         chance.shuffle(aims)
-        fell = await _gathered([kill_once(world, folder, aim) for aim in aims])
+        fell = await _gathered([kill_once(world, place, aim) for aim in aims])
         hits.update((window, aim.kind) for window, aim in zip(fell, aims, strict=True) if window is not None)
         misses += fell.count(None)
         assert misses <= MISSES_MAX, f"{misses} kills fell into no window; {dict(hits)}"

@@ -7,11 +7,11 @@ import random
 import signal
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 
 from surefoot.core.events import DuplicateDetected
+from tests.places import Place
 from tests.processes.story import Story, WorldProcess
 from tests.support import eventually
 
@@ -75,9 +75,9 @@ def draw(chance: random.Random, place: str) -> Stop:
     return Stop(place, chance.choice(PASSAGES[place]), None if chance.random() < 1 / 3 else drawn)
 
 
-async def stop_once(world: WorldProcess, folder: Path, stop: Stop) -> int:
+async def stop_once(world: WorldProcess, place: Place, stop: Stop) -> int:
     """One story with one stop, to its good end; how many comments there are."""
-    async with Story(world, folder, settle=SETTLE_SECONDS, timeout=TIMEOUT_SECONDS) as story:
+    async with Story(world, place, settle=SETTLE_SECONDS, timeout=TIMEOUT_SECONDS) as story:
         lease = ["--lease", str(LEASE_SECONDS)]
         first = await story.approved(*stop.points, _AWAKE, options=lease)
         await first.reached(next(_in_full(point) for point in stop.points if point.startswith("stop")))
@@ -124,13 +124,13 @@ async def assert_detected(story: Story) -> None:
     assert await story.findings() == []
 
 
-async def stop_all(world: WorldProcess, folder: Path, stops: Sequence[Stop], at_once: int) -> list[int]:
+async def stop_all(world: WorldProcess, place: Place, stops: Sequence[Stop], at_once: int) -> list[int]:
     """All of them, some side by side; how many comments each left."""
     places = asyncio.Semaphore(at_once)
 
     async def one(stop: Stop) -> int:
         async with places:
-            return await stop_once(world, folder, stop)
+            return await stop_once(world, place, stop)
 
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(one(stop)) for stop in stops]

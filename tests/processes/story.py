@@ -25,6 +25,7 @@ from surefoot.snapshot import RunSnapshot, StepView
 from surefoot.testing import process
 from surefoot.testing.faults import Rule
 from surefoot.testing.wire import Applied, LogEntry, Received, Replied
+from tests.places import Place
 from tests.support import eventually
 
 REPO = "acme/app"
@@ -149,18 +150,17 @@ class Worker:
 
 
 class Story:
-    """One run of the reviewer, its file, its store and its workers: `async with Story(world, tmp_path) as story`."""
+    """One run of the reviewer, its file, its store and its workers: `async with Story(world, place) as story`."""
 
     def __init__(
-        self, world: WorldProcess, folder: Path, *, settle: float = 0.3, timeout: float = 15.0, attempts: int = 8
+        self, world: WorldProcess, place: Place, *, settle: float = 0.3, timeout: float = 15.0, attempts: int = 8
     ) -> None:
         self.world = world
         self.number = world.next_number()
         self.account = f"bot-{self.number}"
-        self.folder = folder / f"story-{self.number}"
-        self.folder.mkdir()
-        self.database = self.folder / "app.db"
-        self.store = f"sqlite:///{self.database}"
+        self.place = place.inside(f"story-{self.number}")
+        self.folder = self.place.folder
+        self.store = self.place.url
         self.file = self.folder / f"agents_{self.number}.py"
         text = AGENTS.format(
             repo=REPO, number=self.number, body=BODY, settle=settle, timeout=timeout, attempts=attempts
@@ -189,7 +189,7 @@ class Story:
         """The environment of its workers."""
         source = str(Path(surefoot.__path__[0]).parent)
         own = {"PYTHONPATH": source, "GITHUB_API_URL": self.world.url, "GITHUB_TOKEN": f"token-{self.number}"}
-        return {**os.environ, **own}
+        return {**os.environ, **own, **self.place.secret}
 
     def worker(self, *points: str, options: Sequence[str] = ()) -> Worker:
         """Start a worker process with these crash points."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from pathlib import Path
 
 import pytest
 
+from tests.places import Place
 from tests.processes.story import Story, WorldProcess
 from tests.support import eventually
 
-pytestmark = pytest.mark.real_process
+pytestmark = [
+    pytest.mark.sqlite_only("the worker's own disk is full; PostgreSQL's is another machine's"),
+    pytest.mark.real_process,
+]
 
 COMMITS = 10
 """Commits of the worker in the story, from its own registration to the run's end."""
@@ -19,9 +22,9 @@ AT_ONCE = 5
 ADVICE = "check the disk and its free space"
 
 
-async def _full_at(world: WorldProcess, folder: Path, commit: int) -> bool:
+async def _full_at(world: WorldProcess, place: Place, commit: int) -> bool:
     """The story with a disk that is full from this commit on, until the error was told; whether it came so far."""
-    async with Story(world, folder) as story:
+    async with Story(world, place) as story:
         await story.start()
         worker = story.worker(f"full@commit:before:{commit}")
         approving = asyncio.create_task(story.approve())
@@ -58,12 +61,12 @@ async def _comment_status(story: Story) -> str | None:
     return next((step.status for step in steps if step.tool_name == "create_issue_comment"), None)
 
 
-async def test_full_disk_at_each_commit(world: WorldProcess, tmp_path: Path) -> None:
+async def test_full_disk_at_each_commit(world: WorldProcess, place: Place) -> None:
     places = asyncio.Semaphore(AT_ONCE)
 
     async def one(commit: int) -> bool:
         async with places:
-            return await _full_at(world, tmp_path, commit)
+            return await _full_at(world, place, commit)
 
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(one(commit)) for commit in range(1, COMMITS + 2)]

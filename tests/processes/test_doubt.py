@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from surefoot.core import ends, people, policy
 from surefoot.core.events import DuplicateDetected
 from surefoot.testing.faults import Delay, Hang, Late, LostReply, LostRequest, Rule, StatusBefore
+from tests.places import Place
 from tests.processes.story import COMMENTS, Story, WorldProcess
 from tests.support import eventually
 
@@ -18,8 +17,8 @@ BEFORE_THE_FIRST_BYTE = ("tool:before", "http.connect:before", "http.connect:aft
 
 
 @pytest.mark.parametrize("passage", BEFORE_THE_FIRST_BYTE)
-async def test_sigkill_before_the_first_byte(world: WorldProcess, tmp_path: Path, passage: str) -> None:
-    async with Story(world, tmp_path) as story:
+async def test_sigkill_before_the_first_byte(world: WorldProcess, place: Place, passage: str) -> None:
+    async with Story(world, place) as story:
         begun = () if passage.startswith("tool") else ("pass@tool:before",)
         points = ("pass@model:after:2", *begun, f"kill@{passage}")
         worker = await story.approved(*points)
@@ -43,9 +42,9 @@ async def test_sigkill_before_the_first_byte(world: WorldProcess, tmp_path: Path
         assert len(story.posts()) == 1, "one request, of the second attempt"
 
 
-async def test_both_attempts_send_the_same_bytes(world: WorldProcess, tmp_path: Path) -> None:
+async def test_both_attempts_send_the_same_bytes(world: WorldProcess, place: Place) -> None:
     """The first request is on the World's log, and had no effect: the second is the same to the byte."""
-    async with Story(world, tmp_path, timeout=2.0) as story:
+    async with Story(world, place, timeout=2.0) as story:
         world.hit(Rule(LostRequest("hang"), method="POST", path=COMMENTS, account=story.account))
         worker = await story.approved()
         await eventually(story.posts, "the request")
@@ -78,8 +77,8 @@ async def _asked_what_happened(story: Story) -> str:
     return action
 
 
-async def test_forbidden_look_and_happened(world: WorldProcess, tmp_path: Path) -> None:
-    async with Story(world, tmp_path) as story:
+async def test_forbidden_look_and_happened(world: WorldProcess, place: Place) -> None:
+    async with Story(world, place) as story:
         world.hit(Rule(LostReply("hang"), method="POST", path=COMMENTS, account=story.account))
         action = await _asked_what_happened(story)
         made = str(story.comments()[0].resource_id)
@@ -91,8 +90,8 @@ async def test_forbidden_look_and_happened(world: WorldProcess, tmp_path: Path) 
         assert len(story.posts()) == 1
 
 
-async def test_forbidden_look_and_did_not_happen(world: WorldProcess, tmp_path: Path) -> None:
-    async with Story(world, tmp_path) as story:
+async def test_forbidden_look_and_did_not_happen(world: WorldProcess, place: Place) -> None:
+    async with Story(world, place) as story:
         world.hit(Rule(LostRequest("hang"), method="POST", path=COMMENTS, account=story.account))
         action = await _asked_what_happened(story)
         looks = len(story.looks())
@@ -106,9 +105,9 @@ async def test_forbidden_look_and_did_not_happen(world: WorldProcess, tmp_path: 
         assert (await story.step()).attempt == 2
 
 
-async def test_forbidden_look_and_did_not_happen_is_overruled_by_a_hit(world: WorldProcess, tmp_path: Path) -> None:
+async def test_forbidden_look_and_did_not_happen_is_overruled_by_a_hit(world: WorldProcess, place: Place) -> None:
     """The person errs, and the look that is owed may see again: found beats the answer, nothing is sent."""
-    async with Story(world, tmp_path) as story:
+    async with Story(world, place) as story:
         world.hit(Rule(LostReply("hang"), method="POST", path=COMMENTS, account=story.account))
         action = await _asked_what_happened(story)
         world.heal()
@@ -118,11 +117,11 @@ async def test_forbidden_look_and_did_not_happen_is_overruled_by_a_hit(world: Wo
         assert len(story.posts()) == 1
 
 
-async def test_forbidden_look_and_give_up(world: WorldProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_forbidden_look_and_give_up(world: WorldProcess, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (ends, people, policy):
         # The decision, and with it the first sweep, is made in this process.
         monkeypatch.setattr(module, "SWEEP_SECONDS", (0.5, 1.0, 2.0))
-    async with Story(world, tmp_path) as story:
+    async with Story(world, place) as story:
         world.hit(Rule(LostReply("hang"), method="POST", path=COMMENTS, account=story.account))
         action = await _asked_what_happened(story)
         story.workers[-1].kill()
@@ -144,8 +143,8 @@ async def test_forbidden_look_and_give_up(world: WorldProcess, tmp_path: Path, m
         assert await story.findings() == []
 
 
-async def test_late_arrival_past_the_settle_time_is_detected(world: WorldProcess, tmp_path: Path) -> None:
-    async with Story(world, tmp_path, timeout=2.0) as story:
+async def test_late_arrival_past_the_settle_time_is_detected(world: WorldProcess, place: Place) -> None:
+    async with Story(world, place, timeout=2.0) as story:
         world.hit(Rule(Late(4.0, "hang"), method="POST", path=COMMENTS, account=story.account))
         worker = await story.approved()
         await eventually(story.posts, "the request")
@@ -165,8 +164,8 @@ async def test_late_arrival_past_the_settle_time_is_detected(world: WorldProcess
         assert await story.findings() == []
 
 
-async def test_late_arrival_within_the_settle_time_is_found(world: WorldProcess, tmp_path: Path) -> None:
-    async with Story(world, tmp_path, settle=6.0, timeout=2.0) as story:
+async def test_late_arrival_within_the_settle_time_is_found(world: WorldProcess, place: Place) -> None:
+    async with Story(world, place, settle=6.0, timeout=2.0) as story:
         world.hit(Rule(Late(3.5, "hang"), method="POST", path=COMMENTS, account=story.account))
         worker = await story.approved()
         await eventually(story.posts, "the request")
@@ -177,8 +176,8 @@ async def test_late_arrival_within_the_settle_time_is_found(world: WorldProcess,
         assert (await story.step()).attempt == 1
 
 
-async def test_a_call_that_hangs_is_looked_up_by_the_live_worker(world: WorldProcess, tmp_path: Path) -> None:
-    async with Story(world, tmp_path, timeout=1.0) as story:
+async def test_a_call_that_hangs_is_looked_up_by_the_live_worker(world: WorldProcess, place: Place) -> None:
+    async with Story(world, place, timeout=1.0) as story:
         world.hit(Rule(Hang(applied=True), method="POST", path=COMMENTS, account=story.account))
         world.hit(Rule(Delay(0.1), method="GET", path=COMMENTS, account=story.account, times=None))
         await story.approved()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from pathlib import Path
 
 import pytest
 
 from surefoot.snapshot import RunSnapshot
 from surefoot.testing.faults import Delay, LostReply, Rule
 from surefoot.vocabulary import LANGUAGES
+from tests.places import Place
 from tests.processes.story import COMMENTS, Story, WorldProcess, comment_step
 
 pytestmark = pytest.mark.real_process
@@ -73,8 +73,8 @@ async def _rescue(story: Story, *points: str, restart_after: str | None) -> None
         watching.cancel()
 
 
-async def test_c001_sigkill_after_github_committed(world: WorldProcess, tmp_path: Path) -> None:
-    async with Story(world, tmp_path) as story:
+async def test_c001_sigkill_after_github_committed(world: WorldProcess, place: Place) -> None:
+    async with Story(world, place) as story:
         world.hit(Rule(LostReply("hang"), method="POST", path=COMMENTS, account=story.account))
         _slow_looks(story)
         worker = await story.approved()
@@ -90,8 +90,8 @@ async def test_c001_sigkill_after_github_committed(world: WorldProcess, tmp_path
             watching.cancel()
 
 
-async def test_c001_exception_between_reply_and_commit_on_a_live_worker(world: WorldProcess, tmp_path: Path) -> None:
-    async with Story(world, tmp_path) as story:
+async def test_c001_exception_between_reply_and_commit_on_a_live_worker(world: WorldProcess, place: Place) -> None:
+    async with Story(world, place) as story:
         await _rescue(story, PROPOSED, "raise@tool:after", restart_after=None)
         assert story.workers[0].notes() == [PROPOSED, "raise@tool:after:1"]
         assert len(story.workers) == 1
@@ -107,15 +107,15 @@ async def test_c001_exception_between_reply_and_commit_on_a_live_worker(world: W
     ],
 )
 async def test_c001_exception_between_reply_and_commit_with_a_restart(
-    world: WorldProcess, tmp_path: Path, points: tuple[str, ...], last: str
+    world: WorldProcess, place: Place, points: tuple[str, ...], last: str
 ) -> None:
-    async with Story(world, tmp_path) as story:
+    async with Story(world, place) as story:
         await _rescue(story, *points, restart_after=last)
 
 
-async def test_a_stopped_worker_ends_its_call_first(world: WorldProcess, tmp_path: Path) -> None:
+async def test_a_stopped_worker_ends_its_call_first(world: WorldProcess, place: Place) -> None:
     """The other way to end a worker: SIGTERM in the middle of a call lets it finish, and there is nothing to rescue."""
-    async with Story(world, tmp_path) as story:
+    async with Story(world, place) as story:
         world.hit(Rule(Delay(LOOK_SECONDS), method="POST", path=COMMENTS, account=story.account))
         worker = await story.approved()
         await story.comment_made()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
+from tests.places import Place
 from tests.processes.kills import WINDOWS, histogram, kill_all
 from tests.processes.story import WorldProcess
 
@@ -17,9 +17,9 @@ IN_EACH = 4
 Figure = Callable[[str, object], None]
 
 
-async def test_kills_over_all_windows(world: WorldProcess, tmp_path: Path, record_property: Figure) -> None:
+async def test_kills_over_all_windows(world: WorldProcess, place: Place, record_property: Figure) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
-    hits = await kill_all(world, tmp_path, random.Random(seed), IN_EACH)
+    hits = await kill_all(world, place, random.Random(seed), IN_EACH)
     record_property("figure", "\n".join([f"kills, seed {seed}", *histogram(hits)]))
     assert sum(hits.values()) >= IN_EACH * len(WINDOWS)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from random import Random
 
 import httpx
@@ -17,6 +15,7 @@ from surefoot.server.links import link_to, write_link
 from surefoot.server.tokens import Tokens
 from surefoot.store.port import ActionRow
 from tests.identity.rig import HOST, Rig, rig_of, token_of
+from tests.places import Place
 
 pytestmark = pytest.mark.prove
 ATTEMPTS = 10_000
@@ -99,35 +98,35 @@ class Forger:
 
 
 async def test_r22_r23_no_forged_decision_counts_and_one_of_a_hundred_wins(
-    monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
+    place: Place, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        async with rig_of(Path(folder), monkeypatch, gated=True) as rig:
-            run = await rig.sf.start("reviewer", "Review it")
-            await rig.sf.wait(run.id, timeout=20)
-            (row,) = await rig.sf.actions(status="waiting")
-            before = await rig.sf.snapshot(run.id)
-            book = Tokens(rig.sf.store, rig.sf.doors.clock, rig.sf.doors.entropy)
-            _, foreign = await book.create("another", "eve", ["admin"])
-            _, own = await book.create("default", "bob", ["admin"])
-            holder = await book.find(own)
-            assert holder is not None
-            _, session = await book.begin_session(holder, 36_000)
-            forger = Forger(rig, row, foreign, session, SEED)
-            statuses: dict[int, int] = {}
-            for _ in range(ATTEMPTS):
-                answer = await forger.attempt()
-                statuses[answer.status_code] = statuses.get(answer.status_code, 0) + 1
-                assert answer.status_code >= 400 or answer.request.method in ("GET", "HEAD"), answer.text
-            assert await rig.sf.snapshot(run.id) == before
-            assert rig.world.requests("POST") == []
-            answers = await asyncio.gather(
-                *(
-                    rig.ask("POST", forger.path, {"decision": "approve"}, token=("approve", "admin")[n % 2])
-                    for n in range(PARALLEL)
-                )
+    async with rig_of(place, monkeypatch, gated=True) as rig:
+        run = await rig.sf.start("reviewer", "Review it")
+        await rig.sf.wait(run.id, timeout=20)
+        (row,) = await rig.sf.actions(status="waiting")
+        before = await rig.sf.snapshot(run.id)
+        book = Tokens(rig.sf.store, rig.sf.doors.clock, rig.sf.doors.entropy)
+        _, foreign = await book.create("another", "eve", ["admin"])
+        _, own = await book.create("default", "bob", ["admin"])
+        holder = await book.find(own)
+        assert holder is not None
+        _, session = await book.begin_session(holder, 36_000)
+        forger = Forger(rig, row, foreign, session, SEED)
+        statuses: dict[int, int] = {}
+        for _ in range(ATTEMPTS):
+            answer = await forger.attempt()
+            statuses[answer.status_code] = statuses.get(answer.status_code, 0) + 1
+            assert answer.status_code >= 400 or answer.request.method in ("GET", "HEAD"), answer.text
+        assert await rig.sf.snapshot(run.id) == before
+        assert rig.world.requests("POST") == []
+        answers = await asyncio.gather(
+            *(
+                rig.ask("POST", forger.path, {"decision": "approve"}, token=("approve", "admin")[n % 2])
+                for n in range(PARALLEL)
             )
-            assert sorted(answer.status_code for answer in answers) == [200] + [409] * (PARALLEL - 1)
-            done = await rig.sf.wait(run.id, timeout=30)
-            assert done.status == "completed" and len(rig.world.requests("POST")) == 1
+        )
+        assert sorted(answer.status_code for answer in answers) == [200] + [409] * (PARALLEL - 1)
+        done = await rig.sf.wait(run.id, timeout=30)
+        assert done.status == "completed" and len(rig.world.requests("POST")) == 1
+
     record_property("figure", f"forged decisions (seed {SEED}): 0 of {ATTEMPTS} counted; answers {statuses}")

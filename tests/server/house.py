@@ -6,7 +6,6 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Protocol
 
 import httpx
@@ -31,6 +30,7 @@ from surefoot.server.factory import create_app
 from surefoot.server.problems import Problem
 from surefoot.server.running import Running, listen
 from surefoot.testing.model import FakeModel, ScriptedCall, Step
+from tests.places import Place
 from tests.support import eventually
 
 SECRET = "0123456789abcdef0123456789abcdef"
@@ -155,7 +155,7 @@ class House:
 
 @asynccontextmanager
 async def house(
-    folder: Path,
+    place: Place,
     agents: Sequence[Agent] = (),
     *,
     doorman: Doorman | None = None,
@@ -163,8 +163,8 @@ async def house(
     open_tenant: Callable[[str], Surefoot] | None = None,
     sock: socket.socket | None = None,
 ) -> AsyncIterator[House]:
-    """A server on the store of a folder."""
-    async with surefoot_at(folder, agents, worker=worker) as sf:
+    """A server on the test's store."""
+    async with surefoot_at(place, agents, worker=worker) as sf:
         app = create_app(sf, doorman or Loopback("default", "ada"), open_tenant=open_tenant)
         running = Running(app, sock or listen("127.0.0.1", 0))
         serving = asyncio.ensure_future(running.serve())
@@ -178,11 +178,10 @@ async def house(
 
 
 def surefoot_at(
-    folder: Path, agents: Sequence[Agent] = (), *, worker: bool = True, tenant: str = "default"
+    place: Place, agents: Sequence[Agent] = (), *, worker: bool = True, tenant: str = "default"
 ) -> Surefoot:
-    """A Surefoot on the store of a folder."""
-    url = f"sqlite:///{folder}/store.db"
-    return Surefoot(url, agents, worker=worker, tenant=tenant, secret=SECRET, log=lambda line: None)
+    """A Surefoot on the test's store."""
+    return Surefoot(place.url, agents, worker=worker, tenant=tenant, secret=SECRET, log=lambda line: None)
 
 
 class Named:

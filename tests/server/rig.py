@@ -10,12 +10,12 @@ import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 
 from tests.cli.rig import Cli
+from tests.places import Place
 from tests.support import eventually_sync
 
 JSON = "application/json"
@@ -128,6 +128,7 @@ class Served(Web):
     def __init__(
         self, cli: Cli, *words: str, port: int = 0, more: Mapping[str, str] | None = None, file: str = "agents.py"
     ) -> None:
+        self.cli = cli
         self.folder = cli.folder
         self.log = cli.folder / f"serve-{os.urandom(4).hex()}.log"
         command = cli.command("serve", file, "--port", str(port), *words)
@@ -169,9 +170,9 @@ class Served(Web):
 
 
 @contextmanager
-def serving(folder: Path, *words: str, port: int = 0, more: Mapping[str, str] | None = None) -> Iterator[Served]:
-    """A server on the store of a folder; it is killed at the end if it lives."""
-    served = Served(Cli(folder), *words, port=port, more=more)
+def serving(place: Place, *words: str, port: int = 0, more: Mapping[str, str] | None = None) -> Iterator[Served]:
+    """A server on the store of a place; it is killed at the end if it lives."""
+    served = Served(Cli(place), *words, port=port, more=more)
     try:
         yield served
     finally:

@@ -7,7 +7,6 @@ import base64
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from surefoot import Operation, Receipt, effects, tool
 from surefoot.core.marker import encode_key
 from surefoot.testing.model import FakeModel
+from tests.places import Place
 from tests.server.house import Outside, house, note
 from tests.server.watching import Connection
 from tests.support import eventually
@@ -23,8 +23,8 @@ CANARY = "canary-5f0c9d1b7e3a4286"
 HIDDEN = {"\u200b": "200b", "\u202e": "202e", "\u2066": "2066", "\u00ad": "00ad"}
 
 
-async def test_c023_the_service_takes_no_times_and_gives_them_in_utc(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.writer()]) as at:
+async def test_c023_the_service_takes_no_times_and_gives_them_in_utc(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.writer()]) as at:
         run_id, action_id = await at.asked()
         document = (await at.client.get("/openapi.json")).json()
         asked = json.dumps([*_parameters(document), document["components"]["schemas"]["StartRun"]])
@@ -50,10 +50,10 @@ def _parameters(document: dict[str, dict[str, dict[str, dict[str, object]]]]) ->
 
 @pytest.mark.parametrize("character", HIDDEN)
 async def test_c024_hidden_characters_are_shown_and_the_bytes_stay(
-    folder: Path, outside: Outside, character: str
+    place: Place, outside: Outside, character: str
 ) -> None:
     text = f"rm {character}-rf /"
-    async with house(folder, [outside.writer(text)]) as at:
+    async with house(place, [outside.writer(text)]) as at:
         run_id, action_id = await at.asked()
         action = (await at.client.get(f"/v1/pending-actions/{action_id}")).json()
         assert action["arguments"] == {"text": text}, "the stored ones, as they are"
@@ -65,9 +65,9 @@ async def test_c024_hidden_characters_are_shown_and_the_bytes_stay(
     assert [sent for _, sent in outside.sent] == [text]
 
 
-async def test_c025_a_message_while_a_call_waits_decides_nothing(folder: Path, outside: Outside) -> None:
+async def test_c025_a_message_while_a_call_waits_decides_nothing(place: Place, outside: Outside) -> None:
     writer = outside.agent("writer", [note("hello")], "Shorter.")
-    async with house(folder, [writer]) as at:
+    async with house(place, [writer]) as at:
         run_id, action_id = await at.asked()
         said = await at.client.post(f"/v1/runs/{run_id}/messages", json={"text": "make it shorter"})
         assert said.status_code == 202 and outside.sent == []
@@ -80,9 +80,9 @@ async def test_c025_a_message_while_a_call_waits_decides_nothing(folder: Path, o
     assert kinds == ["UserMessage", "AssistantMessage", "ToolResultMessage", "UserMessage"], "in the provider's order"
 
 
-async def test_c031_an_answer_that_comes_by_two_roads_is_one_result(folder: Path, outside: Outside) -> None:
+async def test_c031_an_answer_that_comes_by_two_roads_is_one_result(place: Place, outside: Outside) -> None:
     async with house(
-        folder, [outside.agent("asker", [("ask_person", {"question": "Which?"})], "Thanks.", "Yes.")]
+        place, [outside.agent("asker", [("ask_person", {"question": "Which?"})], "Thanks.", "Yes.")]
     ) as at:
         run_id, action_id = await at.asked("asker")
         # The value as a message of the conversation, and three times as the decision: twice under its key.
@@ -100,7 +100,7 @@ async def test_c031_an_answer_that_comes_by_two_roads_is_one_result(folder: Path
 
 
 async def test_c055_a_secret_leaves_by_no_door_of_the_service(
-    folder: Path, outside: Outside, monkeypatch: pytest.MonkeyPatch
+    place: Place, outside: Outside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CRM_TOKEN", CANARY)
 
@@ -113,7 +113,7 @@ async def test_c055_a_secret_leaves_by_no_door_of_the_service(
 
     outside.tools["leak"] = leak
     agents = [outside.agent("leaker", [("leak", {})], [note(f"it is {CANARY}")], [note("asked")], f"I saw {CANARY}.")]
-    async with house(folder, agents) as at:
+    async with house(place, agents) as at:
         run_id = await at.started("leaker")
         action_id = await at.question(run_id)
         connection = await Connection.open(at.running.url, run_id)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from surefoot.testing.model import FakeModel
+from tests.places import Place
 from tests.server.house import Outside, house
 from tests.server.rig import serving
 from tests.support import eventually, eventually_sync
@@ -61,8 +62,8 @@ async def client(*more: str) -> AsyncIterator[list[dict[str, object]]]:
         await reading
 
 
-async def test_it_follows_a_run_from_a_snapshot_or_from_the_beginning(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.writer()]) as at:
+async def test_it_follows_a_run_from_a_snapshot_or_from_the_beginning(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.writer()]) as at:
         run_id, action_id = await at.asked()
         seen = (await at.run(run_id))["last_event_sequence"]
         async with (
@@ -83,8 +84,8 @@ async def test_it_follows_a_run_from_a_snapshot_or_from_the_beginning(folder: Pa
         assert over[-1] == {"end": "completed"} and not any("event" in line for line in over)
 
 
-async def test_it_refuses_what_another_try_does_not_mend(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.writer()]) as at:
+async def test_it_refuses_what_another_try_does_not_mend(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.writer()]) as at:
         run_id, _ = await at.asked()
         async with client(at.running.url, "refused", "run_none", run_id) as said:
             pass
@@ -95,11 +96,11 @@ async def test_it_refuses_what_another_try_does_not_mend(folder: Path, outside: 
     ]
 
 
-async def test_c049_every_digit_of_a_large_integer_arrives(folder: Path, outside: Outside) -> None:
+async def test_c049_every_digit_of_a_large_integer_arrives(place: Place, outside: Outside) -> None:
     large = 2512292042121000001
     payer = outside.agent("payer", [("pay", {"cents": large})], "Paid.")
     assert isinstance(payer.model, FakeModel)
-    async with house(folder, [payer]) as at:
+    async with house(place, [payer]) as at:
         run_id, action_id = await at.asked("payer")
         assert str(large) in (await at.client.get(f"/v1/pending-actions/{action_id}")).text
         async with client(at.running.url, "exact", action_id) as said:
@@ -125,17 +126,17 @@ def test_frames_may_be_cut_anywhere() -> None:
     }
 
 
-def test_it_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
-    with serving(tmp_path) as first:
+def test_it_goes_on_after_the_server_was_killed(place: Place) -> None:
+    with serving(place) as first:
         run_id, action_id = first.asked("writer")
-        log = tmp_path / "client.log"
+        log = place.folder / "client.log"
         with log.open("wb") as file:
             process = subprocess.Popen(words(first.url, "watch", run_id, "0"), stdout=file)
         try:
             eventually_sync(lambda: "action_requested" in log.read_text(), "the question at the client")
             first.kill()
             eventually_sync(lambda: "waiting" in log.read_text(), "the client to notice")
-            with serving(tmp_path, port=first.port) as second:
+            with serving(place, port=first.port) as second:
                 assert second.decide(action_id, "approve").status == 200
                 assert process.wait(timeout=60) == 0
                 last = second.get(f"/v1/runs/{run_id}").record()["last_event_sequence"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -17,22 +16,23 @@ from surefoot.errors import NotFound, StoreUnavailable
 from surefoot.http import system_doors
 from surefoot.snapshot import RunEvent
 from tests.cli.rig import Cli
+from tests.places import NewPlace, Place
 from tests.server.house import Outside, house
 from tests.server.rig import Served, serving
 from tests.support import eventually
 
 
 @pytest.fixture(scope="module")
-def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def web(new_place: NewPlace) -> Iterator[Served]:
     """One server for all of them."""
-    with serving(tmp_path_factory.mktemp("served")) as served:
+    with serving(new_place()) as served:
         yield served
 
 
 @pytest.fixture
 def cli(web: Served) -> Cli:
     """The command line in the server's folder."""
-    return Cli(web.folder)
+    return web.cli
 
 
 def both(cli: Cli, web: Served, *words: str) -> object:
@@ -147,11 +147,11 @@ def test_a_server_in_the_environment_is_not_forgotten(cli: Cli) -> None:
     assert own.code == 0 and isinstance(own.value(), list), "a flag stands before the environment"
 
 
-def test_no_store_is_made_where_a_server_is_meant(tmp_path: Path) -> None:
-    cli = Cli(tmp_path)
+def test_no_store_is_made_where_a_server_is_meant(place: Place) -> None:
+    cli = Cli(place)
     for words in (("doctor",), ("export",), ("prune",), ("tokens", "list"), ("runs", "list"), ("actions", "link", "x")):
         assert cli.run(*words, more={"SUREFOOT_URL": "http://127.0.0.1:1", "SUREFOOT_STORE": ""}).code != 0
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["agents.py"]
+    assert sorted(file.name for file in place.folder.iterdir()) == ["agents.py"]
 
 
 def test_a_message_that_is_said_again_under_its_key_is_one(cli: Cli, web: Served) -> None:
@@ -194,36 +194,36 @@ class Impatient:
         await self._clock.sleep(0.01)
 
 
-async def test_who_follows_waits_for_a_server_that_is_down_and_misses_nothing(tmp_path: Path) -> None:
+async def test_who_follows_waits_for_a_server_that_is_down_and_misses_nothing(place: Place) -> None:
     clock, notes, told = Impatient(), list[str](), list[int]()
     doors = msgspec.structs.replace(system_doors(), clock=clock)
 
     def tell(events: Sequence[RunEvent], tools: object) -> None:
         told.extend(event.sequence for event in events)
 
-    with serving(tmp_path) as first:
+    with serving(place) as first:
         run_id, action_id = first.asked("writer")
         assert first.decide(action_id, "approve").status == 200
         first.until(run_id, "completed")
         gate_id = str(first.start("gatekeeper").record()["id"])
         async with Remote(first.url, None, "en", notes.append, doors) as at:
             following = asyncio.ensure_future(at.follow(gate_id, 0, tell, Blocked(notes.append)))
-            await eventually(lambda: "begun" in "".join(Cli(tmp_path).sent), "the call to begin", seconds_max=30)
+            await eventually(lambda: "begun" in "".join(Cli(place).sent), "the call to begin", seconds_max=30)
             await asyncio.to_thread(first.kill)
             await eventually(lambda: len(clock.waits) > 40, "many tries of a server that is down")
             assert not following.done()
             assert [line for line in notes if "waiting for the server" in line] == notes and len(notes) == 1
             assert max(clock.waits) <= 10.0 and sum(clock.waits) > 60.0, "with back-off, for much longer than 3 s"
-            (tmp_path / "gate").touch()
-            with serving(tmp_path, port=first.port) as second:
+            (place.folder / "gate").touch()
+            with serving(place, port=first.port) as second:
                 run = await asyncio.wait_for(following, 60)
                 last = second.get(f"/v1/runs/{gate_id}").record()["last_event_sequence"]
     assert "answers again" in notes[1] and run.last_event_sequence == last
     assert told == list(range(1, run.last_event_sequence + 1))
 
 
-async def test_what_another_try_does_not_mend_ends_the_watch(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.writer()]) as at:
+async def test_what_another_try_does_not_mend_ends_the_watch(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.writer()]) as at:
         run_id, _ = await at.asked()
         url, notes = at.running.url, list[str]()
         async with Remote(url, None, "en", notes.append) as desk:

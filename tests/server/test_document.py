@@ -23,6 +23,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from surefoot.server.document import document
+from tests.places import NewPlace, Place
 from tests.server.rig import Served, serving
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
@@ -42,9 +43,9 @@ def test_the_page_is_the_document() -> None:
 
 
 @pytest.fixture(scope="module")
-def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def web(new_place: NewPlace) -> Iterator[Served]:
     """A server with something in it."""
-    with serving(tmp_path_factory.mktemp("schema")) as served:
+    with serving(new_place()) as served:
         yield served
 
 
@@ -101,9 +102,9 @@ def test_an_answer_that_is_not_documented_would_be_noticed(web: Served) -> None:
     assert caught.group_contains(UndefinedStatusCode)
 
 
-def test_who_may_ask_is_documented_and_so(tmp_path: Path) -> None:
+def test_who_may_ask_is_documented_and_so(place: Place) -> None:
     settings = {"SUREFOOT_TOKENS": "anna admin " + "a" * 40, "SUREFOOT_GITHUB_WEBHOOK_SECRET": "w" * 32}
-    with serving(tmp_path, more=settings) as served:
+    with serving(place, more=settings) as served:
         found = served.get("/openapi.json").record()
         components, paths = found["components"], found["paths"]
         assert isinstance(components, dict) and isinstance(paths, dict)
@@ -125,9 +126,9 @@ def test_who_may_ask_is_documented_and_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/runs", "/v1/session", "/v1/evidence", "/v1/webhooks/github"])
-def test_bodies_have_the_bounds_that_are_documented(tmp_path: Path, path: str) -> None:
+def test_bodies_have_the_bounds_that_are_documented(place: Place, path: str) -> None:
     settings = {"SUREFOOT_TOKENS": "anna admin " + "a" * 40, "SUREFOOT_GITHUB_WEBHOOK_SECRET": "w" * 32}
-    with serving(tmp_path, more=settings) as served:
+    with serving(place, more=settings) as served:
         paths = served.get("/openapi.json").record()["paths"]
         assert isinstance(paths, dict)
         told = paths[path]["post"]["requestBody"]["description"]

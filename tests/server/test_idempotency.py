@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import httpx
 import pytest
 
 from surefoot.core.state import Run
+from tests.places import Place
 from tests.server.house import KEY, Outside, code_of, house
 from tests.server.rig import serving
 
 
-async def test_c057_a_key_is_one_run_whatever_is_sent_with_it(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.agent("talker", "Hello.")]) as at:
+async def test_c057_a_key_is_one_run_whatever_is_sent_with_it(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.agent("talker", "Hello.")]) as at:
         first = await at.start("talker", "k", metadata={"pr": 128})
         run_id = first.json()["id"]
         await at.until(run_id, "completed")
@@ -29,15 +29,15 @@ async def test_c057_a_key_is_one_run_whatever_is_sent_with_it(folder: Path, outs
         other = await at.start("talker", r'"k\""')
         assert other.status_code == 201 and other.json()["id"] != run_id
         assert len((await at.client.get("/v1/runs")).json()["items"]) == 2
-    async with house(folder, [outside.agent("talker", "Hello.")]) as at:
+    async with house(place, [outside.agent("talker", "Hello.")]) as at:
         after_restart = await at.start("talker", "k", metadata={"pr": 128})
         assert (after_restart.status_code, after_restart.json()["id"]) == (200, run_id)
 
 
 async def test_while_the_first_request_is_under_way_another_waits(
-    folder: Path, outside: Outside, monkeypatch: pytest.MonkeyPatch
+    place: Place, outside: Outside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with house(folder, [outside.agent("talker", "Hello.")]) as at:
+    async with house(place, [outside.agent("talker", "Hello.")]) as at:
         begin, began, go_on = at.sf.begin, asyncio.Event(), asyncio.Event()
 
         async def slowly(new: object) -> tuple[Run, bool]:
@@ -55,8 +55,8 @@ async def test_while_the_first_request_is_under_way_another_waits(
         assert (await at.start("talker", "k")).status_code == 200
 
 
-def test_c057_fifty_at_once_on_two_processes_make_one_run(tmp_path: Path) -> None:
-    with serving(tmp_path) as one, serving(tmp_path) as two, ThreadPoolExecutor(50) as pool:
+def test_c057_fifty_at_once_on_two_processes_make_one_run(place: Place) -> None:
+    with serving(place) as one, serving(place) as two, ThreadPoolExecutor(50) as pool:
         webs = [one, two] * 25
         answers = list(pool.map(lambda web: web.start("talker", key="the key"), webs))
         counts = Counter(answer.status for answer in answers)
@@ -68,8 +68,8 @@ def test_c057_fifty_at_once_on_two_processes_make_one_run(tmp_path: Path) -> Non
         assert one.start("talker", key="the key").status == two.start("talker", key="the key").status == 200
 
 
-async def test_a_message_under_a_key_is_one_message(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.writer()]) as at:
+async def test_a_message_under_a_key_is_one_message(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.writer()]) as at:
         run_id, action_id = await at.asked()
         path = f"/v1/runs/{run_id}/messages"
 
@@ -96,13 +96,13 @@ async def test_a_message_under_a_key_is_one_message(folder: Path, outside: Outsi
         assert code_of(await say("Mind the tests.", "too late")) == (409, "run_ended")
         said = [row for row in (await at.client.get(path)).json()["items"] if row["role"] == "user"]
         assert len(said) == 1 + 4
-    async with house(folder, [outside.writer()]) as at:
+    async with house(place, [outside.writer()]) as at:
         again = await at.client.post(path, json={"text": "Mind the tests."}, headers={KEY: "m"})
         assert again.status_code == 202 and again.json()["id"] == run_id
 
 
-def test_a_message_at_once_on_two_processes_is_one(tmp_path: Path) -> None:
-    with serving(tmp_path) as one, serving(tmp_path) as two, ThreadPoolExecutor(20) as pool:
+def test_a_message_at_once_on_two_processes_is_one(place: Place) -> None:
+    with serving(place) as one, serving(place) as two, ThreadPoolExecutor(20) as pool:
         run_id, _ = one.asked("writer")
         before = one.get(f"/v1/runs/{run_id}").record()["last_event_sequence"]
         path, body = f"/v1/runs/{run_id}/messages", {"text": "Mind the tests."}

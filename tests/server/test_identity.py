@@ -7,12 +7,12 @@ import hmac
 import json
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import pytest
 
 from surefoot.server.tokens import ACTS
 from tests.cli.rig import Cli
+from tests.places import NewPlace, Place
 from tests.server.rig import Reply, Served, serving
 from tests.support import eventually_sync
 
@@ -25,10 +25,9 @@ FOREIGN = "f" * 40
 
 
 @pytest.fixture(scope="module")
-def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("identity")
+def web(new_place: NewPlace) -> Iterator[Served]:
     setting = f"{SETTING}; anna read+start+approve+resolve {ALL}; elsewhere/eve admin {FOREIGN}"
-    with serving(folder, more={"SUREFOOT_TOKENS": setting}) as served:
+    with serving(new_place(), more={"SUREFOOT_TOKENS": setting}) as served:
         yield served
 
 
@@ -232,10 +231,10 @@ def test_a_token_is_no_session_to_log_out_of(web: Served) -> None:
     assert web.ask("GET", "/v1/runs", headers=bearer(ALL)).status == 200
 
 
-def test_a_revoked_token_is_out_at_once(tmp_path: Path) -> None:
-    cli = Cli(tmp_path)
+def test_a_revoked_token_is_out_at_once(place: Place) -> None:
+    cli = Cli(place)
     made = cli.json("tokens", "create", "ben", "--permission", "read", "--permission", "start").record()
-    with serving(tmp_path) as web:
+    with serving(place) as web:
         page = Browser(web)
         assert page.log_in(str(made["token"])).status == 200
         assert web.ask("GET", "/v1/runs", headers=bearer(str(made["token"]))).status == 200
@@ -249,9 +248,9 @@ def test_a_revoked_token_is_out_at_once(tmp_path: Path) -> None:
     assert str(made["token"]).rpartition("_")[2] not in web.log.read_text()
 
 
-def test_a_tenant_begins_with_its_first_token_in_a_running_server(tmp_path: Path) -> None:
-    with serving(tmp_path, more={"SUREFOOT_TOKENS": f"anna admin {ALL}"}) as web:
-        made = Cli(tmp_path).json("tokens", "create", "ben", "--permission", "admin", "--tenant", "branch").record()
+def test_a_tenant_begins_with_its_first_token_in_a_running_server(place: Place) -> None:
+    with serving(place, more={"SUREFOOT_TOKENS": f"anna admin {ALL}"}) as web:
+        made = Cli(place).json("tokens", "create", "ben", "--permission", "admin", "--tenant", "branch").record()
         key = bearer(str(made["token"]))
         assert web.ask("GET", "/v1/session", headers=key).record()["tenant"] == "branch"
         body = {"agent": "talker", "input": "Hi"}
@@ -268,8 +267,8 @@ def test_a_tenant_begins_with_its_first_token_in_a_running_server(tmp_path: Path
         assert 'tenant="branch"' not in web.ask("GET", "/metrics", headers=bearer(ALL)).body.decode()
 
 
-def test_without_tokens_whoever_is_here_is_the_user(tmp_path: Path) -> None:
-    with serving(tmp_path) as web:
+def test_without_tokens_whoever_is_here_is_the_user(place: Place) -> None:
+    with serving(place) as web:
         me = web.get("/v1/session").record()
         assert (me["csrf"], me["can_log_out"]) == (None, False)
         assert web.ask("POST", "/v1/session", {"token": "x"}).code == "no_tokens"
@@ -293,14 +292,14 @@ def test_without_tokens_whoever_is_here_is_the_user(tmp_path: Path) -> None:
         assert web.get("/v1/runs").items() == []
 
 
-def test_the_settings_of_the_service_reach_it(tmp_path: Path) -> None:
+def test_the_settings_of_the_service_reach_it(place: Place) -> None:
     secret = "what GitHub signs with in this test"
     settings = {
         "SUREFOOT_TOKENS": f"anna read {ALL}",
         "SUREFOOT_GITHUB_WEBHOOK_SECRET": f"{secret}, the old one",
         "SUREFOOT_PUBLIC_URL": "https://agents.example",
     }
-    with serving(tmp_path, "--log-format", "json", more=settings) as web:
+    with serving(place, "--log-format", "json", more=settings) as web:
         raw = b'{"zen": "Keep it logically awesome."}'
         for key, status in ((secret, 200), ("the old one", 200), ("another", 401)):
             signature = "sha256=" + hmac.new(key.encode(), raw, hashlib.sha256).hexdigest()
@@ -330,9 +329,9 @@ LOCAL_ATTACKS: dict[str, Mapping[str, str]] = {
 }
 
 
-def test_r31_on_this_machine_too_another_sites_page_changes_nothing(tmp_path: Path) -> None:
+def test_r31_on_this_machine_too_another_sites_page_changes_nothing(place: Place) -> None:
     kinds = ("application/json", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data")
-    with serving(tmp_path) as web:
+    with serving(place) as web:
         run_id, action_id = web.asked("writer")
         before = web.get(f"/v1/runs/{run_id}").record()
         writes = [

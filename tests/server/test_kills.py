@@ -8,12 +8,12 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from http.client import HTTPException
-from pathlib import Path
 
 import pytest
 
 from surefoot.testing import faults as f
 from tests.cli.rig import Cli
+from tests.places import Place
 from tests.processes.story import COMMENTS, Story, WorldProcess
 from tests.server.rig import Reply, Served
 from tests.server.watching import Follower
@@ -41,7 +41,7 @@ class Client:
     def _served(self, port: int) -> Served:
         story = self.story
         words = ("--store", story.store)
-        return Served(Cli(story.folder), *words, port=port, more=story.environ, file=story.file.name)
+        return Served(Cli(story.place), *words, port=port, more=story.environ, file=story.file.name)
 
     @property
     def at(self) -> Served:
@@ -115,9 +115,9 @@ class Client:
 
 
 @asynccontextmanager
-async def told(world: WorldProcess, folder: Path) -> AsyncIterator[Client]:
+async def told(world: WorldProcess, place: Place) -> AsyncIterator[Client]:
     """A story with its first server."""
-    async with Story(world, folder) as story:
+    async with Story(world, place) as story:
         client = Client(story)
         try:
             await client.serve()
@@ -197,9 +197,9 @@ WINDOWS: tuple[Callable[[Client], Awaitable[None]], ...] = (
 @pytest.mark.real_process
 @pytest.mark.parametrize("window", [over_the_decision, in_flight, while_looking], ids=lambda window: window.__name__)
 async def test_a_killed_server_makes_one_comment_and_its_client_knows(
-    world: WorldProcess, tmp_path: Path, window: Callable[[Client], Awaitable[None]]
+    world: WorldProcess, place: Place, window: Callable[[Client], Awaitable[None]]
 ) -> None:
-    async with told(world, tmp_path) as client:
+    async with told(world, place) as client:
         await window(client)
         await client.end()
 
@@ -207,7 +207,7 @@ async def test_a_killed_server_makes_one_comment_and_its_client_knows(
 @pytest.mark.prove
 @pytest.mark.real_process
 @pytest.mark.parametrize("number", range(100))
-async def test_a_hundred_kills_in_all_windows(world: WorldProcess, tmp_path: Path, number: int) -> None:
-    async with told(world, tmp_path) as client:
+async def test_a_hundred_kills_in_all_windows(world: WorldProcess, place: Place, number: int) -> None:
+    async with told(world, place) as client:
         await WINDOWS[number % len(WINDOWS)](client)
         await client.end()

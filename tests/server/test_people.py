@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
+from tests.places import Place
 from tests.server.house import Named, Outside, caller, code_of, house
 
 
-async def test_the_inbox_shows_the_exact_action_and_goes_by_pages(folder: Path, outside: Outside) -> None:
+async def test_the_inbox_shows_the_exact_action_and_goes_by_pages(place: Place, outside: Outside) -> None:
     agents = [outside.writer("rm \u202e -rf\u200b /", name=f"writer{n}") for n in range(3)]
-    async with house(folder, agents) as at:
+    async with house(place, agents) as at:
         asked = [await at.asked(agent.name) for agent in agents]
         seen: list[str] = []
         cursor: str | None = ""
@@ -31,8 +31,8 @@ async def test_the_inbox_shows_the_exact_action_and_goes_by_pages(folder: Path, 
         assert code_of(await at.client.get("/v1/pending-actions/act_none")) == (404, "not_found")
 
 
-async def test_c019_a_decision_that_matches_nothing_is_refused(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.writer()]) as at:
+async def test_c019_a_decision_that_matches_nothing_is_refused(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.writer()]) as at:
         run_id, action_id = await at.asked()
         before = (await at.run(run_id))["last_event_sequence"]
         assert code_of(await at.decide("act_none", "approve")) == (404, "not_found")
@@ -45,8 +45,8 @@ async def test_c019_a_decision_that_matches_nothing_is_refused(folder: Path, out
         assert outside.sent == []
 
 
-async def test_c017_what_is_sent_back_changes_nothing(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.writer("as it was shown")]) as at:
+async def test_c017_what_is_sent_back_changes_nothing(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.writer("as it was shown")]) as at:
         run_id, action_id = await at.asked()
         forged = {"arguments": {"text": "changed"}, "run_id": "run_other", "step_id": "step_other", "version": 99}
         assert (await at.decide(action_id, "approve", forged)).status_code == 200
@@ -54,9 +54,9 @@ async def test_c017_what_is_sent_back_changes_nothing(folder: Path, outside: Out
     assert [text for _, text in outside.sent] == ["as it was shown"]
 
 
-async def test_c021_of_a_hundred_decisions_at_once_one_wins(folder: Path, outside: Outside) -> None:
+async def test_c021_of_a_hundred_decisions_at_once_one_wins(place: Place, outside: Outside) -> None:
     agent = outside.writer()
-    async with house(folder, [agent]) as at, house(folder, [agent], worker=False) as other:
+    async with house(place, [agent]) as at, house(place, [agent], worker=False) as other:
         run_id, action_id = await at.asked()
         choices = [
             ((at, other)[n % 2].decide(action_id, "approve" if n % 3 else "reject", key=f"p{n}")) for n in range(100)
@@ -73,8 +73,8 @@ async def test_c021_of_a_hundred_decisions_at_once_one_wins(folder: Path, outsid
     assert len(outside.sent) == (1 if won == "approve" else 0)
 
 
-async def test_another_answer_under_the_same_key_is_no_repeat(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.writer()]) as at:
+async def test_another_answer_under_the_same_key_is_no_repeat(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.writer()]) as at:
         run_id, action_id = await at.asked()
         first = await at.decide(action_id, "approve", key="ticket-77", reason="fine")
         again = await at.decide(action_id, "approve", key="ticket-77", reason="fine")
@@ -85,9 +85,9 @@ async def test_another_answer_under_the_same_key_is_no_repeat(folder: Path, outs
         await at.until(run_id, "completed")
 
 
-async def test_a_decision_whose_reply_was_lost_is_answered_again(folder: Path, outside: Outside) -> None:
+async def test_a_decision_whose_reply_was_lost_is_answered_again(place: Place, outside: Outside) -> None:
     doorman = Named(ada=caller("ada"), bob=caller("bob"))
-    async with house(folder, [outside.writer()], doorman=doorman) as at:
+    async with house(place, [outside.writer()], doorman=doorman) as at:
         at.client.headers["X-Caller"] = "ada"
         run_id, action_id = await at.asked()
         first = await at.decide(action_id, "approve", key="mine", reason="fine")
@@ -115,9 +115,9 @@ async def test_a_decision_whose_reply_was_lost_is_answered_again(folder: Path, o
     ],
 )
 async def test_an_unknown_outcome_is_resolved(
-    folder: Path, outside: Outside, decision: str, more: dict[str, object], status: str
+    place: Place, outside: Outside, decision: str, more: dict[str, object], status: str
 ) -> None:
-    async with house(folder, [outside.agent("shouter", [("shout", {"text": "hi"})], "Shouted.")]) as at:
+    async with house(place, [outside.agent("shouter", [("shout", {"text": "hi"})], "Shouted.")]) as at:
         run_id, action_id = await at.asked("shouter")
         if decision == "happened":
             assert code_of(await at.decide(action_id, "happened")) == (422, "invalid_input")
@@ -133,10 +133,10 @@ async def test_an_unknown_outcome_is_resolved(
         assert step.external_resource_id == more.get("external_resource_id")
 
 
-async def test_a_question_is_answered_by_a_value_that_fits(folder: Path, outside: Outside) -> None:
+async def test_a_question_is_answered_by_a_value_that_fits(place: Place, outside: Outside) -> None:
     schema = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
     script = [("ask_person", {"question": "Which one?", "answer_schema": schema})]
-    async with house(folder, [outside.agent("asker", script, "Thanks.")]) as at:
+    async with house(place, [outside.agent("asker", script, "Thanks.")]) as at:
         run_id, action_id = await at.asked("asker")
         assert code_of(await at.decide(action_id, "answer", value={"id": "x"})) == (422, "answer_does_not_fit")
         large = 2512292042121000001
@@ -145,7 +145,7 @@ async def test_a_question_is_answered_by_a_value_that_fits(folder: Path, outside
         await at.until(run_id, "completed")
 
 
-async def test_permissions_are_asked_for_each_act(folder: Path, outside: Outside) -> None:
+async def test_permissions_are_asked_for_each_act(place: Place, outside: Outside) -> None:
     doorman = Named(
         ada=caller("ada"),
         reader=caller("reader", "read"),
@@ -161,7 +161,7 @@ async def test_permissions_are_asked_for_each_act(folder: Path, outside: Outside
         outside.agent("payer", [("pay", {"cents": 5})], "Paid."),
         outside.agent("shouter", [("shout", {"text": "hi"})], "Shouted."),
     ]
-    async with house(folder, agents, doorman=doorman) as at:
+    async with house(place, agents, doorman=doorman) as at:
         at.client.headers["X-Caller"] = "ada"
         asked = {agent.name: (await at.asked(agent.name))[1] for agent in agents}
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from pathlib import Path
 
 import pytest
 
 from surefoot.server import requests
+from surefoot.server.openapi import BODY_BYTES_MAX
+from tests.places import Place
 from tests.server.house import KEY, Outside, code_of, house
 from tests.server.watching import Connection
 
@@ -17,8 +18,8 @@ HEADERS = {KEY: "k", "Content-Type": "application/json"}
 START = b'{"agent": "writer", "input": "Go"}'
 
 
-async def test_what_is_wrong_with_a_request_is_told(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.writer()]) as at:
+async def test_what_is_wrong_with_a_request_is_told(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.writer()]) as at:
 
         async def post(body: bytes, **headers: str) -> tuple[int, str]:
             given = {**HEADERS, **{name.replace("_", "-"): value for name, value in headers.items()}}
@@ -49,15 +50,15 @@ async def test_what_is_wrong_with_a_request_is_told(folder: Path, outside: Outsi
         assert await post(START, Idempotency_Key="") == (400, "idempotency_key_malformed")
         assert await post(START, Idempotency_Key='"open') == (400, "idempotency_key_malformed")
         assert await post(START, Idempotency_Key="x" * 256) == (400, "idempotency_key_malformed")
-        assert await post(b'"' + b"x" * requests.BODY_BYTES_MAX + b'"') == (413, "body_too_large")
+        assert await post(b'"' + b"x" * BODY_BYTES_MAX + b'"') == (413, "body_too_large")
         missing = await at.client.post("/v1/runs", content=START, headers={"Content-Type": "application/json"})
         assert code_of(missing) == (400, "idempotency_key_missing")
         assert (await at.client.get("/v1/runs")).json()["items"] == [], "nothing was made"
 
 
-async def test_a_body_without_end_is_cut_off(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_without_end_is_cut_off(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "BODY_SECONDS_MAX", 0.05)
-    async with house(folder) as at:
+    async with house(place) as at:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(at.running.url.rpartition(":")[2]))
         head = f"POST /v1/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n{KEY}: k\r\n"
         writer.write(f"{head}Content-Length: 100\r\n\r\n{{".encode())
@@ -76,10 +77,10 @@ async def test_a_body_without_end_is_cut_off(folder: Path, monkeypatch: pytest.M
 
 
 async def test_a_bug_is_told_without_its_secrets(
-    folder: Path, outside: Outside, monkeypatch: pytest.MonkeyPatch
+    place: Place, outside: Outside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines: list[str] = []
-    async with house(folder, [outside.writer()]) as at:
+    async with house(place, [outside.writer()]) as at:
         monkeypatch.setattr(at.sf, "_log", lines.append)
 
         async def broken(*_: object) -> None:
@@ -91,8 +92,8 @@ async def test_a_bug_is_told_without_its_secrets(
         assert "RuntimeError" in "".join(lines) and "ghp_0123" not in "".join(lines)
 
 
-async def test_c059_a_page_of_somebody_else_cannot_act(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.writer()]) as at:
+async def test_c059_a_page_of_somebody_else_cannot_act(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.writer()]) as at:
         run_id, action_id = await at.asked()
         decision = f"/v1/pending-actions/{action_id}/decision"
         own = at.running.url
@@ -121,8 +122,8 @@ async def test_c059_a_page_of_somebody_else_cannot_act(folder: Path, outside: Ou
         assert (await at.client.post(decision, content=b'{"decision": "approve"}', headers=page)).status_code == 200
 
 
-async def test_streams_are_refused_as_problems(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.writer()]) as at:
+async def test_streams_are_refused_as_problems(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.writer()]) as at:
         run_id, _ = await at.asked()
         for run, last, status in ((run_id, "99", 409), ("run_none", "0", 404)):
             refused = await Connection.open(at.running.url, run, int(last))

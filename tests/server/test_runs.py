@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import msgspec
 import pytest
 
 from surefoot import snapshot
 from surefoot.cli.desk import Blocked
+from tests.places import Place
 from tests.server.house import KEY, Outside, code_of, house, note, surefoot_at
 
 
-async def test_the_snapshot_is_the_one_that_the_program_sees(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.writer()]) as at:
+async def test_the_snapshot_is_the_one_that_the_program_sees(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.writer()]) as at:
         run_id, action_id = await at.asked()
         answer = await at.client.get(f"/v1/runs/{run_id}")
         assert answer.headers["cache-control"] == "no-store"
@@ -22,8 +22,8 @@ async def test_the_snapshot_is_the_one_that_the_program_sees(folder: Path, outsi
         assert answer.json()["pending_actions"][0]["id"] == action_id
 
 
-async def test_texts_come_in_the_language_that_is_asked_for(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.writer()]) as at:
+async def test_texts_come_in_the_language_that_is_asked_for(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.writer()]) as at:
         run_id, _ = await at.asked()
         texts = []
         for language in ("zh-CN,zh;q=0.9", "en", "fr"):
@@ -32,8 +32,8 @@ async def test_texts_come_in_the_language_that_is_asked_for(folder: Path, outsid
     assert texts == ["等待您的确认", "Waiting for your confirmation", "Waiting for your confirmation"]
 
 
-async def test_runs_are_listed_newest_first_page_by_page(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.agent("talker", "Hello."), outside.writer()]) as at:
+async def test_runs_are_listed_newest_first_page_by_page(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.agent("talker", "Hello."), outside.writer()]) as at:
         made = [await at.started("talker", f"key-{n}") for n in range(5)]
         await at.asked()
         seen: list[str] = []
@@ -50,8 +50,8 @@ async def test_runs_are_listed_newest_first_page_by_page(folder: Path, outside: 
         assert code_of(await at.client.get("/v1/runs?limit=0")) == (422, "invalid_input")
 
 
-async def test_events_come_in_pages_from_a_cursor(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.agent("talker", "Hello.")]) as at:
+async def test_events_come_in_pages_from_a_cursor(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.agent("talker", "Hello.")]) as at:
         run_id = await at.started("talker")
         end = (await at.until(run_id, "completed"))["last_event_sequence"]
         assert isinstance(end, int)
@@ -68,8 +68,8 @@ async def test_events_come_in_pages_from_a_cursor(folder: Path, outside: Outside
         assert code_of(await at.client.get("/v1/runs/run_none/events")) == (404, "not_found")
 
 
-async def test_a_message_waits_for_its_place_and_an_ended_run_says_how_to_go_on(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.agent("writer", [note("hello")], "Shorter.")]) as at:
+async def test_a_message_waits_for_its_place_and_an_ended_run_says_how_to_go_on(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.agent("writer", [note("hello")], "Shorter.")]) as at:
         run_id, action_id = await at.asked()
         said = await at.client.post(f"/v1/runs/{run_id}/messages", json={"text": "make it shorter"})
         assert said.status_code == 202 and said.json()["id"] == run_id
@@ -95,9 +95,9 @@ async def test_a_message_waits_for_its_place_and_an_ended_run_says_how_to_go_on(
         assert on.status_code == 201 and on.json()["conversation_id"] == conversation
 
 
-async def test_a_cancel_is_acknowledged_with_what_may_have_been_sent(folder: Path, outside: Outside) -> None:
+async def test_a_cancel_is_acknowledged_with_what_may_have_been_sent(place: Place, outside: Outside) -> None:
     outside.known = False
-    async with house(folder, [outside.agent("shouter", [("shout", {"text": "hi"})], "Shouted.")]) as at:
+    async with house(place, [outside.agent("shouter", [("shout", {"text": "hi"})], "Shouted.")]) as at:
         run_id = await at.started("shouter")
         await at.question(run_id)
         receipt = await at.client.post(f"/v1/runs/{run_id}/cancel")
@@ -111,8 +111,8 @@ async def test_a_cancel_is_acknowledged_with_what_may_have_been_sent(folder: Pat
         assert same.json()["id"] == again.json()["id"]
 
 
-async def test_a_signal_under_one_key_is_one_signal(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.agent("waiter", [("wait_for_signal", {"name": "paid"})], "Paid.")]) as at:
+async def test_a_signal_under_one_key_is_one_signal(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.agent("waiter", [("wait_for_signal", {"name": "paid"})], "Paid.")]) as at:
         run_id = await at.started("waiter")
         await at.sf.wait(run_id, until=lambda run: run.status == "waiting_for_user", timeout=30)
         signals = [
@@ -124,8 +124,8 @@ async def test_a_signal_under_one_key_is_one_signal(folder: Path, outside: Outsi
         await at.until(run_id, "completed")
 
 
-async def test_agents_and_health_are_told(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.writer()]) as at:
+async def test_agents_and_health_are_told(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.writer()]) as at:
         (agent,) = (await at.client.get("/v1/agents")).json()["items"]
         assert (agent["name"], agent["version"]) == ("writer", "1")
         assert {"name": "post_note", "effect": "lookup", "gated": True, "compensates": False} in agent["tools"]
@@ -136,16 +136,16 @@ async def test_agents_and_health_are_told(folder: Path, outside: Outside) -> Non
         at.sf.worker.unhealthy = "a call does not end"
         unwell = await at.client.get("/readyz")
         assert (unwell.status_code, unwell.json()["worker"]) == (503, "default: a call does not end")
-    async with house(folder, worker=False) as at:
+    async with house(place, worker=False) as at:
         assert (await at.client.get("/readyz")).status_code == 503
 
 
 async def test_a_run_that_no_worker_takes_is_said_so(
-    folder: Path, outside: Outside, monkeypatch: pytest.MonkeyPatch
+    place: Place, outside: Outside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshot, "NO_WORKER_SECONDS", 0.2)
-    async with house(folder, [outside.writer()]) as at:
-        async with surefoot_at(folder, [outside.writer(name="stranger")], worker=False) as other:
+    async with house(place, [outside.writer()]) as at:
+        async with surefoot_at(place, [outside.writer(name="stranger")], worker=False) as other:
             run = await other.start("stranger", "Go")
 
         while (seen := await at.run(run.id))["error_code"] != "no_worker":
@@ -157,7 +157,7 @@ async def test_a_run_that_no_worker_takes_is_said_so(
         assert "no worker takes it" in notes[0] and "start one" in notes[0]
         run_id, _ = await at.asked()
         assert (await at.run(run_id))["error_code"] is None, "what waits for a person stands still for another reason"
-    async with house(folder, [outside.writer(name="stranger")]) as at:
+    async with house(place, [outside.writer(name="stranger")]) as at:
         await at.question(run.id)
         assert (await at.run(run.id))["error_code"] is None
         assert (await at.client.get("/readyz")).json()["blocked_runs"] == {}

@@ -14,13 +14,14 @@ from surefoot.server.callers import Loopback
 from surefoot.server.factory import create_app
 from surefoot.server.running import Running, listen
 from tests.cli.rig import Cli
+from tests.places import Place
 from tests.server.rig import serving
 from tests.server.watching import Connection, Follower
 from tests.support import eventually_sync
 
 
-def test_a_story_is_started_watched_approved_and_read_again_by_the_command_line(tmp_path: Path) -> None:
-    with serving(tmp_path) as web:
+def test_a_story_is_started_watched_approved_and_read_again_by_the_command_line(place: Place) -> None:
+    with serving(place) as web:
         made = web.start("writer", key='"first"')
         assert made.status == 201
         run_id = str(made.record()["id"])
@@ -31,9 +32,9 @@ def test_a_story_is_started_watched_approved_and_read_again_by_the_command_line(
         web.until(run_id, "completed")
         snapshot = web.get(f"/v1/runs/{run_id}").record()
         page = web.get(f"/v1/runs/{run_id}/events").record()
-    assert snapshot == Cli(tmp_path).json("runs", "show", run_id).record()
+    assert snapshot == Cli(place).json("runs", "show", run_id).record()
     assert page["ended"] is True and page["next_after"] == snapshot["last_event_sequence"]
-    assert len(Cli(tmp_path).sent) == 1
+    assert len(Cli(place).sent) == 1
 
 
 @pytest.mark.parametrize(
@@ -45,17 +46,17 @@ def test_a_story_is_started_watched_approved_and_read_again_by_the_command_line(
         {"SUREFOOT_TOKENS": "anna read its-secret-path"},
     ],
 )
-def test_settings_of_the_service_that_cannot_be_used_are_told(tmp_path: Path, settings: dict[str, str]) -> None:
-    refused = Cli(tmp_path).process("serve", "agents.py", "--port", "0", "--json", more=settings)
+def test_settings_of_the_service_that_cannot_be_used_are_told(place: Place, settings: dict[str, str]) -> None:
+    refused = Cli(place).process("serve", "agents.py", "--port", "0", "--json", more=settings)
     assert (refused.code, refused.error) == (2, "bad_setting")
     assert "its-secret-path" not in refused.out + refused.err
 
 
-async def test_a_stop_ends_streams_lets_the_worker_finish_and_tells_so(tmp_path: Path) -> None:
-    with serving(tmp_path) as web:
+async def test_a_stop_ends_streams_lets_the_worker_finish_and_tells_so(place: Place) -> None:
+    with serving(place) as web:
         run_id, _ = web.asked("writer")
         under_way = str(web.start("gatekeeper").record()["id"])
-        eventually_sync(lambda: len(sent(tmp_path)) == 1, "the call to begin")
+        eventually_sync(lambda: len(sent(place.folder)) == 1, "the call to begin")
         follower = Follower(run_id)
         following = asyncio.ensure_future(follower.connect(web.url))
         reader = await Connection.open(web.url, run_id)
@@ -63,10 +64,10 @@ async def test_a_stop_ends_streams_lets_the_worker_finish_and_tells_so(tmp_path:
         await reader.rest()
         await following
         assert follower.types[-1] == "run_status_changed" and not follower.over
-        (tmp_path / "gate").touch()
+        (place.folder / "gate").touch()
         code, said = await ending
     assert code == 0 and "worker stopped (told)" in said
-    shown = await asyncio.to_thread(Cli(tmp_path).process, "runs", "show", under_way, "--json")
+    shown = await asyncio.to_thread(Cli(place).process, "runs", "show", under_way, "--json")
     steps = shown.record()["steps"]
     assert isinstance(steps, list) and steps[1]["status"] == "succeeded", "the call under way was written down"
 
@@ -77,12 +78,12 @@ def sent(folder: Path) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
-def test_other_machines_are_not_served_without_tokens(tmp_path: Path) -> None:
-    refused = Cli(tmp_path).process("serve", "agents.py", "--host", "0.0.0.0", "--port", "0", "--json")
+def test_other_machines_are_not_served_without_tokens(place: Place) -> None:
+    refused = Cli(place).process("serve", "agents.py", "--host", "0.0.0.0", "--port", "0", "--json")
     assert (refused.code, refused.error) == (2, "tokens_needed")
 
 
-async def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
+async def test_a_server_that_cannot_start_says_why(place: Place) -> None:
     class TwoTenants(Loopback):
         def tenants(self) -> Iterable[str]:
             return ("default", "second")
@@ -90,7 +91,7 @@ async def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     def gone(tenant: str) -> Surefoot:
         raise StoreUnavailable(f"the store of {tenant} is gone")
 
-    async with Surefoot(f"sqlite:///{tmp_path / 'store.db'}") as sf:
+    async with Surefoot(place.url) as sf:
         app = create_app(sf, TwoTenants("default", "me"), open_tenant=gone)
         with pytest.raises(StoreUnavailable, match="second is gone"):
             await Running(app, listen("127.0.0.1", 0)).serve()

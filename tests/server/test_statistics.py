@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from surefoot import Absent, Agent, Found, Operation, Receipt, effects, tool
 from surefoot.server import statistics
 from surefoot.testing.model import FakeModel
 from surefoot.vocabulary import EVENTS, NEXT, TEXTS
+from tests.places import Place
 from tests.server.house import Named, Outside, caller, code_of, house, surefoot_at
 
 
-async def test_runs_approvals_and_lookups_are_counted(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.writer()]) as at:
+async def test_runs_approvals_and_lookups_are_counted(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.writer()]) as at:
         empty = (await at.client.get("/v1/statistics")).json()
         assert empty["approval_median_seconds"] is None and empty["lookups"] == {}
         assert [each["counts"] for each in empty["runs"]] == [{}] * statistics.BUCKETS
@@ -29,7 +28,7 @@ async def test_runs_approvals_and_lookups_are_counted(folder: Path, outside: Out
     assert 0 <= found["approval_median_seconds"] < 60
 
 
-async def test_answers_of_lookups_are_counted(folder: Path) -> None:
+async def test_answers_of_lookups_are_counted(place: Place) -> None:
     def find(op: Operation) -> Found | Absent:
         return Found(Receipt(resource_id="parcel-1"))
 
@@ -39,16 +38,16 @@ async def test_answers_of_lookups_are_counted(folder: Path) -> None:
         raise effects.InDoubt("the line went dead")
 
     shipper = Agent(name="shipper", model=FakeModel([[("ship", {})], "Done."]), instructions="Do it.", tools=[ship])
-    async with house(folder, [shipper]) as at:
+    async with house(place, [shipper]) as at:
         await at.until(await at.started("shipper"), "completed")
         assert (await at.client.get("/v1/statistics")).json()["lookups"] == {"found": 1}
 
 
-async def test_nothing_of_another_tenant_is_counted(folder: Path, outside: Outside) -> None:
+async def test_nothing_of_another_tenant_is_counted(place: Place, outside: Outside) -> None:
     agent = outside.writer()
     doorman = Named(ada=caller("ada", tenant="acme"), eve=caller("eve", tenant="evil"), bob=caller("bob", "start"))
     async with house(
-        folder, [agent], doorman=doorman, open_tenant=lambda name: surefoot_at(folder, [agent], tenant=name)
+        place, [agent], doorman=doorman, open_tenant=lambda name: surefoot_at(place, [agent], tenant=name)
     ) as at:
         at.client.headers["X-Caller"] = "ada"
         await at.started()
@@ -62,8 +61,8 @@ async def test_nothing_of_another_tenant_is_counted(folder: Path, outside: Outsi
     assert sum(sum(each["counts"].values()) for each in others["runs"]) == 0
 
 
-async def test_the_vocabulary_is_the_servers_own(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.writer()]) as at:
+async def test_the_vocabulary_is_the_servers_own(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.writer()]) as at:
         for asked, language in ((None, "en"), ("zh-CN,zh;q=0.9", "zh-CN"), ("fr", "en")):
             headers = {} if asked is None else {"Accept-Language": asked}
             found = (await at.client.get("/v1/vocabulary", headers=headers)).json()

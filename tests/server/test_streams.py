@@ -6,13 +6,13 @@ import asyncio
 import random
 import socket
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
 from surefoot import Agent, Surefoot
 from surefoot.server import streams
 from surefoot.server.running import listen
+from tests.places import Place
 from tests.server.house import House, Outside, house, surefoot_at
 from tests.server.watching import Connection, Follower
 from tests.support import eventually
@@ -30,8 +30,8 @@ async def stored(sf: Surefoot, run_id: str) -> list[int]:
     return [line.sequence for line in await sf.store.events(sf.tenant, run_id, 0, 10_000)]
 
 
-async def test_a_stream_tells_everything_and_ends_behind_the_terminal_event(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.writer()]) as at:
+async def test_a_stream_tells_everything_and_ends_behind_the_terminal_event(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.writer()]) as at:
         run_id, action_id = await at.asked()
         connection = await Connection.open(at.running.url, run_id)
         reading = asyncio.ensure_future(connection.rest())
@@ -51,8 +51,8 @@ async def test_a_stream_tells_everything_and_ends_behind_the_terminal_event(fold
         assert (await Connection.open(at.running.url, run_id, events[-1].id or 0)).status == 204
 
 
-async def test_text_is_told_as_it_is_written_and_has_no_id(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.writer()]) as at:
+async def test_text_is_told_as_it_is_written_and_has_no_id(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.writer()]) as at:
         run_id, action_id = await at.asked()
         connection = await Connection.open(at.running.url, run_id)
         reading = asyncio.ensure_future(connection.rest())
@@ -63,8 +63,8 @@ async def test_text_is_told_as_it_is_written_and_has_no_id(folder: Path, outside
     assert isinstance(texts[-1], dict) and texts[-1]["over"] is True
 
 
-async def test_what_other_processes_commit_is_told(folder: Path, outside: Outside) -> None:
-    async with house(folder, worker=False) as at, surefoot_at(folder, [busy(outside)]) as other:
+async def test_what_other_processes_commit_is_told(place: Place, outside: Outside) -> None:
+    async with house(place, worker=False) as at, surefoot_at(place, [busy(outside)]) as other:
         run = await other.start("busy", "Go")
         follower = Follower(run.id)
         await asyncio.wait_for(follower.connect(at.running.url), 30)
@@ -73,25 +73,25 @@ async def test_what_other_processes_commit_is_told(folder: Path, outside: Outsid
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_cuts_at_random_places(folder: Path, outside: Outside, seed: int) -> None:
-    await cut_often(folder, outside, seed, 75)
+async def test_cuts_at_random_places(place: Place, outside: Outside, seed: int) -> None:
+    await cut_often(place, outside, seed, 75)
 
 
 @pytest.mark.prove
-async def test_ten_thousand_cuts(folder: Path, outside: Outside) -> None:
-    await cut_often(folder, outside, 10_000, 10_000)
+async def test_ten_thousand_cuts(place: Place, outside: Outside) -> None:
+    await cut_often(place, outside, 10_000, 10_000)
 
 
-async def cut_often(folder: Path, outside: Outside, seed: int, cuts: int) -> None:
+async def cut_often(place: Place, outside: Outside, seed: int, cuts: int) -> None:
     """Two servers on one store, one of which is restarted now and then; the run is worked on meanwhile."""
     dice, made = random.Random(seed), 0
     agents = [busy(outside)]
-    async with house(folder, agents) as steady:
+    async with house(place, agents) as steady:
         while made < cuts:
             run_id = await steady.started("busy", f"seed-{seed}-{made}")
             follower = Follower(run_id)
             while not follower.over and made < cuts:
-                async with house(folder, worker=False) as other:
+                async with house(place, worker=False) as other:
                     made += await _some_cuts(follower, [steady, other], dice)
             while not follower.over:
                 await follower.connect(steady.running.url)
@@ -109,11 +109,11 @@ async def _some_cuts(follower: Follower, servers: Sequence[House], dice: random.
 
 
 async def test_c052_a_cut_behind_control_frames_skips_no_event(
-    folder: Path, outside: Outside, monkeypatch: pytest.MonkeyPatch
+    place: Place, outside: Outside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "KEEP_ALIVE_SECONDS", 0.005)
     dice, seen = random.Random(52), b""
-    async with house(folder, [outside.writer()]) as at:
+    async with house(place, [outside.writer()]) as at:
         run_id, action_id = await at.asked()
         follower = Follower(run_id)
         for _ in range(200):
@@ -131,9 +131,9 @@ async def test_c052_a_cut_behind_control_frames_skips_no_event(
 
 
 async def test_a_hundred_readers_share_one_follower_of_the_store(
-    folder: Path, outside: Outside, monkeypatch: pytest.MonkeyPatch
+    place: Place, outside: Outside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with house(folder, [busy(outside), outside.writer()]) as at:
+    async with house(place, [busy(outside), outside.writer()]) as at:
         run_id, action_id = await at.asked()
         follows, reads = 0, 0
         follow, events = at.sf.store.follow, at.sf.store.events
@@ -166,13 +166,13 @@ async def test_a_hundred_readers_share_one_follower_of_the_store(
 
 
 async def test_a_reader_that_takes_nothing_is_let_go_and_catches_up_later(
-    folder: Path, outside: Outside, monkeypatch: pytest.MonkeyPatch
+    place: Place, outside: Outside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "SEND_SECONDS_MAX", 0.2)
     monkeypatch.setattr(streams, "CHUNK_BYTES", 4_096)
     sock = listen("127.0.0.1", 0)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
-    async with house(folder, [busy(outside, notes=60)], sock=sock) as at:
+    async with house(place, [busy(outside, notes=60)], sock=sock) as at:
         run_id = await at.started("busy")
         lazy = socket.socket()
         lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
@@ -202,24 +202,24 @@ def _to_the_end(sock: socket.socket) -> bytes:
     return taken
 
 
-async def test_a_stop_ends_streams_and_their_clients_go_on_elsewhere(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.writer()]) as at:
+async def test_a_stop_ends_streams_and_their_clients_go_on_elsewhere(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.writer()]) as at:
         run_id, action_id = await at.asked()
         follower = Follower(run_id)
         reading = asyncio.ensure_future(follower.connect(at.running.url))
         await eventually(lambda: at.running._service.own.streams.count == 1, "the reader")
     await asyncio.wait_for(reading, 10)
     assert follower.received and not follower.over
-    async with house(folder, [outside.writer()]) as at:
+    async with house(place, [outside.writer()]) as at:
         await at.decide(action_id, "approve")
         await asyncio.wait_for(follower.connect(at.running.url), 30)
         assert follower.types[-1] == "run_completed"
         assert follower.received == await stored(at.sf, run_id)
 
 
-async def test_too_many_readers_are_refused(folder: Path, outside: Outside, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_readers_are_refused(place: Place, outside: Outside, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "READERS_MAX", 2)
-    async with house(folder, [outside.writer()]) as at:
+    async with house(place, [outside.writer()]) as at:
         run_id, _ = await at.asked()
         held = [await Connection.open(at.running.url, run_id) for _ in range(2)]
         refused = await at.client.get(f"/v1/runs/{run_id}/events", headers={"Accept": "text/event-stream"})

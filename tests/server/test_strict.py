@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from pathlib import Path
 
 import httpx
 import pytest
 
 from surefoot.server.callers import ACTS, Act
 from surefoot.server.protocol import HEAD_BYTES_MAX
+from tests.places import Place
 from tests.server.house import KEY, House, Named, Outside, caller, code_of, house
 from tests.server.watching import Connection
 
@@ -36,7 +36,7 @@ def request_of(*headers: str, body: bytes = START, line: str = "POST /v1/runs HT
     return "\r\n".join([*given, "", ""]).encode() + body
 
 
-async def test_what_is_said_twice_is_refused(folder: Path, outside: Outside) -> None:
+async def test_what_is_said_twice_is_refused(place: Place, outside: Outside) -> None:
     json_type = "Content-Type: application/json"
     twice = {
         "idempotency-key": [json_type, f"{KEY}: a", f"{KEY}: b"],
@@ -45,7 +45,7 @@ async def test_what_is_said_twice_is_refused(folder: Path, outside: Outside) -> 
         "origin": [json_type, f"{KEY}: a", "Origin: https://evil.example", "Origin: http://127.0.0.1"],
         "host": [json_type, f"{KEY}: a", "Host: evil.example"],
     }
-    async with house(folder, [outside.writer()]) as at:
+    async with house(place, [outside.writer()]) as at:
         for name, headers in twice.items():
             answer = await raw(at, request_of(*headers))
             assert answer.startswith(b"HTTP/1.1 400 ") and PROBLEM in answer, answer
@@ -76,8 +76,8 @@ async def test_what_is_said_twice_is_refused(folder: Path, outside: Outside) -> 
 JSON = {"Content-Type": "application/json"}
 
 
-async def test_what_is_no_http_is_a_problem(folder: Path) -> None:
-    async with house(folder) as at:
+async def test_what_is_no_http_is_a_problem(place: Place) -> None:
+    async with house(place) as at:
         for data in (
             b"hello\r\n\r\n",
             b"GET / HTTP/9.9\r\n\r\n",
@@ -88,8 +88,8 @@ async def test_what_is_no_http_is_a_problem(folder: Path) -> None:
             assert answer.startswith(b"HTTP/1.1 400 ") and PROBLEM in answer and b"bad_request" in answer, answer
 
 
-async def test_a_head_is_bounded(folder: Path) -> None:
-    async with house(folder) as at:
+async def test_a_head_is_bounded(place: Place) -> None:
+    async with house(place) as at:
         line = "GET /healthz HTTP/1.1"
         fits = request_of("X-Long: " + "a" * (HEAD_BYTES_MAX - 1_000), line=line, body=b"")
         assert (await raw(at, fits)).startswith(b"HTTP/1.1 200 ")
@@ -106,8 +106,8 @@ async def test_a_head_is_bounded(folder: Path) -> None:
             assert b"headers_too_large" in answer and str(HEAD_BYTES_MAX).encode() in answer
 
 
-async def test_head_is_get_without_its_body(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.writer()]) as at:
+async def test_head_is_get_without_its_body(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.writer()]) as at:
         run_id, action_id = await at.asked()
         paths = ["/", "/page/client.js", "/openapi.json", "/healthz", "/readyz", "/metrics", "/v1/runs", "/v1/agents"]
         paths += [f"/v1/runs/{run_id}", f"/v1/runs/{run_id}/events", f"/v1/pending-actions/{action_id}", "/v1/session"]
@@ -129,8 +129,8 @@ async def test_head_is_get_without_its_body(folder: Path, outside: Outside) -> N
         assert answer.count(b"HTTP/1.1 200 ") == 2 and answer.endswith(b'{"status":"ok"}')
 
 
-async def test_cursors_and_limits_are_those_of_pages(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.writer()]) as at:
+async def test_cursors_and_limits_are_those_of_pages(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.writer()]) as at:
         run_id, _ = await at.asked()
         run = f"/v1/runs/{run_id}"
         for path in ("/v1/runs", f"{run}/messages", "/v1/pending-actions"):
@@ -147,8 +147,8 @@ async def test_cursors_and_limits_are_those_of_pages(folder: Path, outside: Outs
         assert (await at.client.get("/v1/runs", params={"cursor": "run_" + "0" * 26})).json()["items"] == []
 
 
-async def test_a_stream_is_what_the_client_takes(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.writer()]) as at:
+async def test_a_stream_is_what_the_client_takes(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.writer()]) as at:
         run_id, _ = await at.asked()
         for accept in ("text/event-stream;q=0", "application/json, text/event-stream; q=0.0", "*/*", ""):
             answer = await at.client.get(f"/v1/runs/{run_id}/events", headers={"Accept": accept})
@@ -160,9 +160,9 @@ async def test_a_stream_is_what_the_client_takes(folder: Path, outside: Outside)
 
 
 @pytest.mark.parametrize("act", ACTS)
-async def test_who_may_not_is_told_so_before_anything_is_read(folder: Path, outside: Outside, act: Act) -> None:
+async def test_who_may_not_is_told_so_before_anything_is_read(place: Place, outside: Outside, act: Act) -> None:
     doorman = Named(all=caller("all"), r=caller("r", *({*ACTS} - {act, "admin"})))
-    async with house(folder, [outside.writer()], doorman=doorman) as at:
+    async with house(place, [outside.writer()], doorman=doorman) as at:
         at.client.headers["X-Caller"] = "all"
         run_id, action_id = await at.asked()
         at.client.headers["X-Caller"] = "r"
@@ -189,8 +189,8 @@ async def test_who_may_not_is_told_so_before_anything_is_read(folder: Path, outs
             assert words.startswith("r may not ") and f"may not {act};" not in words and act in words, words
 
 
-async def test_a_lone_surrogate_is_said_so(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.writer()]) as at:
+async def test_a_lone_surrogate_is_said_so(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.writer()]) as at:
         for body in (b'{"agent": "writer", "input": "\\ud800"}', b'{"agent": "writer", "input": "a\\udc00b"}'):
             refused = await at.client.post("/v1/runs", content=body, headers={KEY: "k", **JSON})
             assert code_of(refused) == (400, "broken_json") and "surrogate" in refused.json()["detail"], refused.text
@@ -198,8 +198,8 @@ async def test_a_lone_surrogate_is_said_so(folder: Path, outside: Outside) -> No
         assert (await at.client.post("/v1/runs", content=pair, headers={KEY: "k", **JSON})).status_code == 201
 
 
-async def test_what_is_echoed_is_cut(folder: Path, outside: Outside) -> None:
-    async with house(folder, [outside.writer()]) as at:
+async def test_what_is_echoed_is_cut(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.writer()]) as at:
         for members in ({"agent": "a" * 900_000}, {"agent": "writer", "conversation_id": "c" * 900_000}):
             body = {"input": "Go", **members}
             refused: httpx.Response = await at.client.post("/v1/runs", json=body, headers={KEY: "k"})

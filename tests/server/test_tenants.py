@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Literal
 
 import httpx
 
 from surefoot import Surefoot
+from tests.places import Place
 from tests.server.house import KEY, House, Named, Outside, caller, house, surefoot_at
 
 BODIES: Mapping[str, object] = {
@@ -23,14 +23,14 @@ OPEN = {"/healthz", "/readyz", "/metrics"}
 """What is about the process and of no tenant."""
 
 
-async def test_nothing_of_another_tenant_can_be_reached(folder: Path, outside: Outside) -> None:
+async def test_nothing_of_another_tenant_can_be_reached(place: Place, outside: Outside) -> None:
     agent = outside.writer()
 
     def open_tenant(name: str) -> Surefoot:
-        return surefoot_at(folder, [agent], tenant=name)
+        return surefoot_at(place, [agent], tenant=name)
 
     doorman = Named(ada=caller("ada", tenant="acme"), eve=caller("eve", tenant="evil"))
-    async with house(folder, [agent], doorman=doorman, open_tenant=open_tenant) as at:
+    async with house(place, [agent], doorman=doorman, open_tenant=open_tenant) as at:
         acme = at.running._service.tenants["acme"].sf
         run = await acme.start("writer", "CANARY-INPUT", key="canary-key", metadata={"m": "CANARY-META"}, by="ada")
         run = await acme.wait(run.id, timeout=30)

@@ -3,14 +3,13 @@ tool does: an effect that has happened is never lost for the looks of its id."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from surefoot import Found, Operation, Receipt, Surefoot, effects, tool
 from surefoot.core.facts import ID_CHARACTERS_MAX, LINK_CHARACTERS_MAX, REASON_CHARACTERS_MAX, check_link, mended
 from surefoot.errors import InvalidInput
 from tests.cli.rig import Cli
+from tests.places import Place
 from tests.server.house import Outside, code_of, house
 from tests.server.rig import serving
 
@@ -47,9 +46,9 @@ def test_a_receipt_is_mended_and_keeps_what_it_has() -> None:
     assert mended("x" * 900_000, "https://a/" + "b" * 900_000) == ("x" * ID_CHARACTERS_MAX, None)
 
 
-async def test_what_a_person_says_happened_is_checked(folder: Path, outside: Outside) -> None:
+async def test_what_a_person_says_happened_is_checked(place: Place, outside: Outside) -> None:
     shouter = outside.agent("shouter", [("shout", {"text": "hi"})], "Shouted.")
-    async with house(folder, [shouter]) as at:
+    async with house(place, [shouter]) as at:
         run_id, action_id = await at.asked("shouter")
         wrong: list[dict[str, object]] = [{"external_resource_id": bad} for bad in BAD_IDS]
         wrong += [{"url": bad} for bad in BAD_LINKS]
@@ -66,9 +65,9 @@ async def test_what_a_person_says_happened_is_checked(folder: Path, outside: Out
         assert (step.external_resource_id, step.evidence[-1].url) == ("echo", "https://echo.example/1")
 
 
-async def test_evidence_is_checked(folder: Path, outside: Outside) -> None:
+async def test_evidence_is_checked(place: Place, outside: Outside) -> None:
     shouter = outside.agent("shouter", [("shout", {"text": "hi"})], "Shouted.")
-    async with house(folder, [shouter]) as at:
+    async with house(place, [shouter]) as at:
         run_id, _ = await at.asked("shouter")
         (step,) = [step for step in (await at.sf.snapshot(run_id)).steps if step.operation_key]
         found: dict[str, object] = {"key": step.operation_key, "verdict": "found"}
@@ -85,9 +84,9 @@ async def test_evidence_is_checked(folder: Path, outside: Outside) -> None:
         assert told.json() == {"key": step.operation_key, "new": True}
 
 
-def test_the_command_line_checks_it_too(tmp_path: Path) -> None:
-    with serving(tmp_path) as web:
-        cli = Cli(tmp_path)
+def test_the_command_line_checks_it_too(place: Place) -> None:
+    with serving(place) as web:
+        cli = Cli(place)
         _, action_id = web.asked("shouter")
         for at in ((), ("--url", web.url)):
             for words in (("--link", "javascript:alert(1)"), ("--id", "  "), ("--id", "x" * 2_000), ("--id", "a\nb")):

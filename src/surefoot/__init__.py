@@ -14,6 +14,7 @@ from surefoot.agent.agent import Agent
 from surefoot.agent.builtin import ask_person, sleep, wait_for_signal
 from surefoot.agent.schedule import Schedule
 from surefoot.agent.tools import Approval, Tool, ToolCall, tool
+from surefoot.core.throttle import Throttle
 from surefoot.effects import Absent, Found, Operation, Receipt, Undetermined
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ __all__ = [
     "Receipt",
     "Schedule",
     "Surefoot",
+    "Throttle",
     "Tool",
     "ToolCall",
     "Undetermined",

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import itertools
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import TypeVar
 
@@ -31,6 +31,7 @@ from surefoot.core.canonical import check_key
 from surefoot.core.people import Decision
 from surefoot.core.redact import Redactor
 from surefoot.core.state import ActionKind, Run, Step
+from surefoot.core.throttle import Throttle
 from surefoot.doors import Doors
 from surefoot.effects import Absent, Found, Receipt, Undetermined
 from surefoot.errors import InvalidInput, NotFound, WaitTimeout
@@ -65,7 +66,8 @@ class Surefoot(Decisions):
 
     `store` is a URL; `tools` are further ones for `perform`; with `worker` this process drives runs, else it only
     starts and decides (and drives what it performs itself). Workers start the runs of `schedules`. `secret` is the
-    keyring (default: SUREFOOT_SECRET, or a file beside the SQLite file). `doors` are for tests.
+    keyring (default: SUREFOOT_SECRET, or a file beside the SQLite file). `capacity` bounds the runs that this process
+    drives at once, `throttle` the tool calls of all workers of the tenant. `doors` are for tests.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Surefoot(Decisions):
         secret: str | None = None,
         doors: Doors | None = None,
         capacity: int = CAPACITY,
+        throttle: Throttle | None = None,
         log: Callable[[str], None] = _log,
     ) -> None:
         self.url = store
@@ -89,18 +92,15 @@ class Surefoot(Decisions):
         self.doors = doors if doors is not None else system_doors()
         self.redactor = Redactor()
         self._registry = Registry()
-        for agent in agents:
+        self._schedules = tuple(schedules)
+        for agent in (*agents, *agents_of(self._schedules)):
             self._know(agent)
         for tool in tools:
             self._registry.add(tool)
-        self._schedules = tuple(schedules)
-        for agent in agents_of(self._schedules):
-            self._know(agent)
         check_schedules(self._schedules, self.agents)
-        self._claims = worker
-        self._lease_s = lease_seconds
+        self._claims, self._lease_s = worker, lease_seconds
         self._secret = secret
-        self._capacity = capacity
+        self._capacity, self._throttle = capacity, throttle
         self._log = log
         self._models: dict[str, tuple[Model, ...]] = {}
         self._texts = Texts(self.redactor)
@@ -193,7 +193,9 @@ class Surefoot(Decisions):
             ctx = self.context
             worker_id = new_id(ctx, "wrk")
             versions = {name: agent.version for name, agent in self.agents.items()}
-            self._worker = Worker(ctx, worker_id, versions, self._loop_for, capacity=self._capacity)
+            self._worker = Worker(
+                ctx, worker_id, versions, self._loop_for, capacity=self._capacity, throttle=self._throttle
+            )
             await self._worker.start(claims=self._claims)
         return self._worker
 
@@ -217,13 +219,17 @@ class Surefoot(Decisions):
         key: str | None = None,
         conversation_id: str | None = None,
         metadata: Mapping[str, object] | None = None,
+        priority: int = 0,
         by: str = "program",
     ) -> RunSnapshot:
-        """Start a run. With a `key` that was used before and the same content, the run made first is returned.
+        """Start a run. With a `key` that was used before and the same content, the run made first is returned. Where
+        runs wait for a worker, each step of `priority` (-100 to 100) is worth a minute of waiting.
 
         Raises NotFound (agent, conversation), KeyReused, NotAllowed (`conversation_busy`), InvalidInput.
         """
-        new = self.new_run(agent, input, key=key, conversation_id=conversation_id, metadata=metadata, by=by)
+        new = self.new_run(
+            agent, input, key=key, conversation_id=conversation_id, metadata=metadata, by=by, priority=priority
+        )
         return await self.snapshot((await self.begin(new))[0].id)
 
     def new_run(
@@ -234,6 +240,7 @@ class Surefoot(Decisions):
         key: str | None = None,
         conversation_id: str | None = None,
         metadata: Mapping[str, object] | None = None,
+        priority: int = 0,
         by: str = "program",
     ) -> NewRun:
         """What `begin` makes a run of. Raises NotFound (agent), InvalidInput."""
@@ -243,21 +250,18 @@ class Surefoot(Decisions):
             names = ", ".join(sorted(self.agents)) or "none"
             raise NotFound(f"no agent {name!r} here; known: {names}", code="unknown_agent")
         text = self.redactor.text(said := given_text(input, "input"))
-        return agent_run((name, known.version, known.limits), (said, text), by, key, conversation_id, metadata or {})
+        of = (name, known.version, known.limits)
+        return agent_run(of, (said, text), by, key, conversation_id, metadata or {}, priority)
 
     async def begin(self, new: NewRun) -> tuple[Run, bool]:
         """The run, and whether it was made now; False where its key had made it before. Raises as `start` does."""
-        return await self._create_or_find(new, self._free_worker())
+        return await self._create_or_find(new, self._free_worker() if new.agent in self.agents else None)
 
     def _free_worker(self) -> Worker | None:
-        free = self._worker is not None and self._worker.free > 0 and self._claims
-        return self._worker if free else None
+        return self._worker if self._worker is not None and self._worker.free > 0 and self._claims else None
 
     async def _start_child(self, run: Run, step: Step, arguments: Mapping[str, object]) -> Run:
-        def create(new: NewRun) -> Awaitable[Run]:
-            return self._create(new, self._free_worker())
-
-        return await child_run(self.context, create, self.agents.get(run.agent), run, step, arguments)
+        return await child_run(self.context, self._create, self.agents.get(run.agent), run, step, arguments)
 
     async def retry(self, run_id: str, *, by: str = "program") -> RunSnapshot:
         """Take up a failed or cancelled run in a new run of its conversation, with a fresh budget and no new message.
@@ -267,12 +271,11 @@ class Surefoot(Decisions):
         """
         agent = self.agents.get((await self.store.run(self.tenant, run_id)).run.agent)
         again = await run_again(self.context, run_id, by, None if agent is None else (agent.version, agent.limits))
-        free = agent is not None and self._worker is not None and self._worker.free > 0 and self._claims
-        run = again if isinstance(again, Run) else await self._create(again, self._worker if free else None)
+        run = again if isinstance(again, Run) else await self._create(again)
         return await self.snapshot(run.id)
 
-    async def _create(self, new: NewRun, worker: Worker | None) -> Run:
-        return (await self._create_or_find(new, worker))[0]
+    async def _create(self, new: NewRun) -> Run:
+        return (await self.begin(new))[0]
 
     async def _create_or_find(self, new: NewRun, worker: Worker | None) -> tuple[Run, bool]:
         if worker is not None:

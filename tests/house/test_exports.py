@@ -15,6 +15,7 @@ EXPORTS = [
     "Receipt",
     "Schedule",
     "Surefoot",
+    "Throttle",
     "Tool",
     "ToolCall",
     "Undetermined",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 from msgspec.structs import replace
@@ -10,11 +11,12 @@ from msgspec.structs import replace
 from surefoot.core import events as ev
 from surefoot.core.payloads import ActionView, EvidenceDetail
 from surefoot.core.state import ActionKind, ActionStatus
+from surefoot.core.throttle import AHEAD_SECONDS, Throttle
 from surefoot.errors import Conflict, StoreUnavailable
-from surefoot.store.access import Credential
+from surefoot.store.access import Credential, Wish
 from surefoot.store.port import Store
 from tests.store.bench import Bench
-from tests.store.build import TENANT, Story
+from tests.store.build import TENANT, Story, names, new_run
 
 HOOK = "hook"
 ATTEMPTS_MAX = 3
@@ -207,3 +209,48 @@ class Access:
         bench.commits.before = fault
         with pytest.raises(StoreUnavailable):
             await store.check_writable()
+
+    async def test_calls_at_once_are_shared_by_all_workers(self, bench: Bench) -> None:
+        here, there = await bench.open(), await bench.open()
+        four = Throttle(at_once=4)
+
+        async def ask_for(store: Store, worker: str, slots: int, tenant: str = TENANT) -> int:
+            return (await store.share(tenant, Wish(worker, "post", four, slots, 0, 10.0))).slots
+
+        assert await ask_for(here, "w1", 3) == 3
+        assert await ask_for(there, "w2", 3) == 1, "no two have the same"
+        assert await ask_for(here, "w1", 4) == 3
+        assert await ask_for(here, "w1", 0) == 0
+        assert await ask_for(there, "w2", 4) == 4, "what was given back is free"
+        assert await ask_for(here, "w1", 1) == 0
+        assert await ask_for(here, "w1", 1, "another") == 1, "another tenant has its own"
+        bench.clock.advance(10.5)
+        assert await ask_for(here, "w1", 4) == 4, "what was not asked for again has ended by itself"
+
+    async def test_tokens_are_places_in_time_and_nobody_gets_one_twice(self, bench: Bench) -> None:
+        here, there = await bench.open(), await bench.open()
+        ten = Throttle(rate=10.0, per=5.0, burst=2)
+        began = here.now().mono
+
+        async def take_from(store: Store, worker: str, tokens: int) -> list[float]:
+            return (await store.share(TENANT, Wish(worker, "post", ten, 0, tokens, 10.0))).tokens.times()
+
+        first = await take_from(here, "w1", 3)
+        second = await take_from(there, "w2", 100)
+        both = first + second
+        assert len(first) == 3 and both == sorted(both)
+        assert all(later - earlier == pytest.approx(0.5) for earlier, later in itertools.pairwise(both))
+        assert both[-1] <= there.now().mono + AHEAD_SECONDS, "and none is taken far ahead of its time"
+        assert await take_from(here, "w1", 1) == []
+        bench.clock.advance(60.0)
+        later = await take_from(here, "w1", 3)
+        assert [round(at - here.now().mono, 1) for at in later] == [-0.5, 0.0, 0.5], "two at once after a quiet time"
+        assert later[0] > began
+
+    async def test_of_runs_that_wait_the_more_urgent_is_claimed_first(self, bench: Bench) -> None:
+        store = await bench.open()
+        for number, priority in ((1, 0), (2, 5), (3, -1), (4, 5)):
+            await store.create(replace(new_run(store, number), priority=priority))
+            bench.clock.advance(1.0)
+        order = [(await store.claim(TENANT, "w", {"reviewer": "1"}, 30.0, 1))[0].run_id for _ in range(4)]
+        assert order == [names(number)[0] for number in (2, 4, 1, 3)]

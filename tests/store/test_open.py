@@ -188,6 +188,7 @@ async def test_a_fresh_schema_is_what_the_migrations_make(bench: SqliteBench) ->
     assert {
         "conversation", "message", "run", "step", "attempt", "evidence", "pending_action", "checkpoint", "event",
         "blob", "operation_key", "worker", "schedule", "meta", "schema_migration", "credential", "announcement", "mark",
+        "throttle", "throttle_share",
     } == set(tables)  # fmt: skip
 
 

@@ -25,6 +25,8 @@ from surefoot.runtime.worker import Worker
 from surefoot.store.port import Claimed, Create
 
 PERFORM = "perform"
+PRIORITY_MAX = 100
+"""A step is worth a minute of waiting: the highest goes before what has waited for less than an hour and 40 minutes."""
 
 
 class NewRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +47,12 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     conversation_id: str | None = None
     parent_step_id: str | None = None
     metadata: Mapping[str, object] = {}
+    priority: int = 0
+
+
+def _check_priority(priority: object) -> None:
+    if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) > PRIORITY_MAX:
+        raise InvalidInput(f"a priority is a whole number from -{PRIORITY_MAX} to {PRIORITY_MAX}, and 0 by default")
 
 
 def new_id(ctx: Context, prefix: str) -> str:
@@ -59,12 +67,14 @@ def agent_run(
     key: str | None,
     conversation_id: str | None,
     metadata: Mapping[str, object],
+    priority: int = 0,
 ) -> NewRun:
     """A run of an agent (name, version, limits) with the user's text as it was given, and as it is kept.
 
-    Raises InvalidInput for a key that is none.
+    Raises InvalidInput for a key or a priority that is none.
     """
     check_key(key)
+    _check_priority(priority)
     name, version, limits = agent
     given, kept = text
     return NewRun(
@@ -74,10 +84,11 @@ def agent_run(
         limits=limits,
         by=by,
         key=key,
-        asked=digest(canonical([name, given, conversation_id, dict(metadata)])),
+        asked=digest(canonical([name, given, conversation_id, dict(metadata), *([priority] if priority else [])])),
         body=user_body(kept),
         conversation_id=conversation_id,
         metadata=metadata,
+        priority=priority,
     )
 
 
@@ -142,6 +153,7 @@ async def create_run(
         start_hash=new.asked,
         created_by=by,
         metadata=redact_json(ctx.redactor, canonical(dict(new.metadata))),
+        priority=new.priority,
         lease_owner=lease_owner,
         lease_s=ctx.lease_s,
     )

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypedDict, Unpack
 
 import msgspec
 
+from surefoot.agent.declaring import Display, asked, check_display
 from surefoot.agent.schema import Parameters, accepted, check_names, read_parameters
 from surefoot.core.state import WaitsFor
+from surefoot.core.throttle import Throttle
 from surefoot.core.values import canonical, check_key, check_plain, digest, parse_arguments
 from surefoot.effects import Effect, LookupFunction, Operation
 from surefoot.errors import InvalidInput
@@ -50,10 +52,6 @@ _EFFECT_CHOICES = (
     "effects.read (changes nothing outside), effects.idempotent(key_lifetime=…) (the target drops repeats of the key), "
     "effects.lookup(function, settle=…) (the target can be searched for the key), effects.opaque (neither)"
 )
-_DISPLAY_KEYS = ("doing", "checking")
-
-Display = Mapping[str, Mapping[str, str]]
-"""Texts for `doing` and `checking` by language: {"doing": {"en": "Sending the invoice", "zh-CN": "…"}}."""
 Arguments = Mapping[str, object]
 AccountFunction = Callable[[Operation], Awaitable[str]]
 _NO_DISPLAY: Display = MappingProxyType({})
@@ -101,6 +99,7 @@ class Changes(TypedDict, total=False):
     description: str
     starts_programs: bool
     limits: Callable[[Arguments], str | None] | None
+    throttle: Throttle | None
     prepare: Callable[[Arguments], Arguments] | None
     target: Callable[[Arguments], str] | None
     credential: str | None
@@ -135,6 +134,8 @@ class Tool(msgspec.Struct, Generic[P, R], frozen=True, eq=False, kw_only=True):
     """The tool starts programs of its own, which may outlive the worker."""
     limits: Callable[[Arguments], str | None] | None = None
     """`limits(arguments)`: a text that refuses the call before anybody is asked, or None."""
+    throttle: Throttle | None = None
+    """What bounds its calls over all workers of a tenant."""
     prepare: Callable[[Arguments], Arguments] | None = None
     """`prepare(arguments)`: the arguments in their one normal form, before they are hashed and shown."""
     target: Callable[[Arguments], str] | None = None
@@ -209,7 +210,7 @@ class Tool(msgspec.Struct, Generic[P, R], frozen=True, eq=False, kw_only=True):
             given = parse_arguments(raw or "") if raw is None or isinstance(raw, str) else check_plain(dict(raw))
             plain = self.parameters.normal(given)
             if self.prepare is not None:
-                plain = self.parameters.normal(check_plain(dict(_asked(self.prepare, plain))))
+                plain = self.parameters.normal(check_plain(dict(asked(self.prepare, plain))))
         except InvalidInput as problem:
             raise InvalidInput(f"{self.name}: {problem}", details=problem.details) from None
         return plain
@@ -270,7 +271,7 @@ class Tool(msgspec.Struct, Generic[P, R], frozen=True, eq=False, kw_only=True):
         """
         if self.key is None:
             return None
-        key: object = _asked(self.key, **accepted(self.key, self.bind(arguments)))
+        key: object = asked(self.key, **accepted(self.key, self.bind(arguments)))
         check_key("" if key is None else key, f"{self.name}: what its key function returns")
         return f"{self.name}:{key}"
 
@@ -322,6 +323,7 @@ def tool(
     description: str | None = None,
     starts_programs: bool = False,
     limits: Callable[[Arguments], str | None] | None = None,
+    throttle: Throttle | None = None,
     prepare: Callable[[Arguments], Arguments] | None = None,
     target: Callable[[Arguments], str] | None = None,
     credential: str | None = None,
@@ -332,8 +334,9 @@ def tool(
     The docstring is what the model reads; the schema comes from the types; an Operation, if wanted, is the first
     positional parameter. `timeout` is in seconds and holds for one attempt. `key`, `precondition`, `compensate` and
     `Approval(when=…)` get the arguments by name, those that they name; `limits`, `prepare` and `target` get them as one
-    mapping. `limits` returns a text that refuses the call before anybody is asked, or None; `prepare` returns the
-    arguments in their one normal form and must not change its own result.
+    mapping. `limits` returns a text that refuses the call before anybody is asked, or None; `throttle` bounds how many
+    calls begin and are under way over all workers; `prepare` returns the arguments in their one normal form and must
+    not change its own result.
 
     Raises TypeError or ValueError, naming tool and parameter, for a declaration that could not be kept.
     """
@@ -362,6 +365,7 @@ def tool(
             precondition=precondition,
             starts_programs=starts_programs,
             limits=limits,
+            throttle=throttle,
             prepare=prepare,
             target=target,
             credential=credential,
@@ -406,7 +410,7 @@ def _check_tool(tool: Tool[..., object]) -> None:
     if inspect.isgeneratorfunction(tool.function) or inspect.isasyncgenfunction(tool.function):
         raise TypeError(f"{where}: a generator cannot be a tool; return one value")
     _check_identity(where, tool)
-    _check_display(where, tool.display)
+    check_display(where, tool.display)
     names = tool.parameters.names
     check_names(where, "lookup", tool.effect.lookup, names, skip=1)
     check_names(where, "precondition", tool.precondition, names, skip=1)
@@ -420,22 +424,3 @@ def _check_identity(where: str, tool: Tool[..., object]) -> None:
     missing = [name for name in tool.identity or () if name not in tool.parameters.names]
     if missing:
         raise TypeError(f"{where}: identity names {missing[0]!r}, which is not one of its parameters")
-
-
-def _check_display(where: str, display: Display) -> None:
-    for key, texts in display.items():
-        if key not in _DISPLAY_KEYS or not isinstance(texts, Mapping) or "en" not in texts:
-            raise TypeError(
-                f'{where}: display is {{"doing": {{"en": …, "zh-CN": …}}, "checking": {{…}}}}, "en" at least'
-            )
-
-
-def _asked(function: Callable[..., T], *args: object, **kwargs: object) -> T:
-    """What a function of the declaration answers; an exception in it refuses the call."""
-    try:
-        return function(*args, **kwargs)
-    except InvalidInput:
-        raise
-    except Exception as problem:
-        name = getattr(function, "__name__", "a function of the declaration")
-        raise InvalidInput(f"{name} could not judge these arguments ({type(problem).__name__})") from problem

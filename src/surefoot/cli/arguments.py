@@ -165,6 +165,10 @@ def _lease(made: Parser) -> None:
         "--log-format", choices=("text", "json"), default="text", help="how lines on stderr are (default: %(default)s)"
     )
     made.add_argument("--lease-seconds", type=_positive, metavar="SECONDS", help="how long a claim lasts unrenewed")
+    made.add_argument("--capacity", metavar="RUNS", help="how many runs this worker drives at once (default: 128)")
+    made.add_argument(
+        "--throttle", metavar="BOUND", help='the tool calls of all workers of the tenant: "rate=100 per=60 at_once=20"'
+    )
 
 
 def _runs(verbs: Commands[Parser], common: Parser) -> None:
@@ -173,6 +177,7 @@ def _runs(verbs: Commands[Parser], common: Parser) -> None:
     start.add_argument("text", metavar="TEXT", help="what the agent is asked; - reads stdin")
     start.add_argument("--key", help="the same key again answers with the run made first")
     start.add_argument("--conversation", metavar="ID", help="go on with this conversation")
+    start.add_argument("--priority", type=int, default=0, help="-100 to 100: each step is worth a minute of waiting")
     start.add_argument("--metadata", metavar="JSON", help="an object that the run carries")
     start.add_argument("--wait", action="store_true", help="work here too, until the run ends or a person is asked")
     _by(start)

@@ -53,7 +53,14 @@ class Desk(Protocol):
     """What commands do to runs and questions. Errors are those of `Surefoot`, and StoreUnavailable out of reach."""
 
     async def start(
-        self, agent: str, text: str, *, key: str | None, conversation: str | None, metadata: Mapping[str, object] | None
+        self,
+        agent: str,
+        text: str,
+        *,
+        key: str | None,
+        conversation: str | None,
+        metadata: Mapping[str, object] | None,
+        priority: int = 0,
     ) -> RunSnapshot:
         """Start a run."""
         ...

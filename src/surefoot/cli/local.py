@@ -85,10 +85,25 @@ class Local:
         return person(self._found)
 
     async def start(
-        self, agent: str, text: str, *, key: str | None, conversation: str | None, metadata: Mapping[str, object] | None
+        self,
+        agent: str,
+        text: str,
+        *,
+        key: str | None,
+        conversation: str | None,
+        metadata: Mapping[str, object] | None,
+        priority: int = 0,
     ) -> RunSnapshot:
         """Start a run."""
-        return await self._sf.start(agent, text, key=key, conversation_id=conversation, metadata=metadata, by=self._by)
+        return await self._sf.start(
+            agent,
+            text,
+            key=key,
+            conversation_id=conversation,
+            metadata=metadata,
+            priority=priority,
+            by=self._by,
+        )
 
     async def runs(self, status: str | None, agent: str | None, before: str | None, limit: int) -> list[RunSummary]:
         """Runs, newest first."""

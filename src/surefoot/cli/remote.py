@@ -103,10 +103,23 @@ class Remote:
     # Runs
 
     async def start(
-        self, agent: str, text: str, *, key: str | None, conversation: str | None, metadata: Mapping[str, object] | None
+        self,
+        agent: str,
+        text: str,
+        *,
+        key: str | None,
+        conversation: str | None,
+        metadata: Mapping[str, object] | None,
+        priority: int = 0,
     ) -> RunSnapshot:
         """Start a run; without a key one is made up, so that a lost answer makes no second run."""
-        body = {"agent": agent, "input": text, "conversation_id": conversation, "metadata": dict(metadata or {})}
+        body = {
+            "agent": agent,
+            "input": text,
+            "conversation_id": conversation,
+            "metadata": dict(metadata or {}),
+            "priority": priority,
+        }
         return await self._send("/v1/runs", RunSnapshot, body, key=key or self._key())
 
     async def runs(self, status: str | None, agent: str | None, before: str | None, limit: int) -> list[RunSummary]:

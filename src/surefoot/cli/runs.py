@@ -34,7 +34,14 @@ async def start(found: argparse.Namespace, settings: Settings, out: Output) -> i
     code, agent = _agent(found.file, settings)
     texts = {} if code is None else {tool.name: tool.display for tool in code.agent.tools.values()}
     async with desk(found, settings, out, code, worker=found.wait) as at:
-        run = await at.start(agent, text, key=found.key, conversation=found.conversation, metadata=metadata)
+        run = await at.start(
+            agent,
+            text,
+            key=found.key,
+            conversation=found.conversation,
+            metadata=metadata,
+            priority=found.priority,
+        )
         if found.wait:
             out.note(f"{run.id}  started")
             run = await at.follow(run.id, 0, Teller(out, texts).tell, Blocked(out.note))

@@ -37,6 +37,8 @@ def opened(
         worker=worker,
         tenant=settings.tenant,
         lease_seconds=settings.lease_seconds,
+        capacity=settings.capacity,
+        throttle=settings.throttle,
         secret=settings.secret,
         log=out.note,
     )

@@ -10,14 +10,16 @@ from pathlib import Path
 import msgspec
 
 from surefoot.core.policy import LEASE_SECONDS_DEFAULT
+from surefoot.core.throttle import Throttle, read_throttle
 from surefoot.errors import InvalidInput
 from surefoot.vocabulary import language_of
 
 STORE_DEFAULT = "sqlite:///surefoot.db"
 TENANT_DEFAULT = "default"
 LEASE_SECONDS_MIN = 1.0
+CAPACITY = 128
 SERVICE_NAMES = ("public_url", "announce_url", "announce_secret", "github_webhook_secret", "evidence_secret")
-NAMES = ("store", "tenant", "lease_seconds", "secret", "tokens", "url", *SERVICE_NAMES)
+NAMES = ("store", "tenant", "lease_seconds", "capacity", "throttle", "secret", "tokens", "url", *SERVICE_NAMES)
 """Keys of `[tool.surefoot]`; the environment variable of each is SUREFOOT_ and its name in capitals."""
 
 ON_A_SERVER = ("runs", "actions")
@@ -42,6 +44,10 @@ class Settings(msgspec.Struct, frozen=True):
     """What a server is told besides, by the names of SERVICE_NAMES; some of it is secret."""
     language: str
     """Of the display texts: SUREFOOT_LANG, else the locale."""
+    capacity: int = CAPACITY
+    """Runs that one worker drives at once."""
+    throttle: Throttle | None = None
+    """What bounds the tool calls of all workers of the tenant."""
     url: str | None = None
     """A server to which runs and actions commands talk; None: to the store."""
     token: str | None = None
@@ -82,6 +88,8 @@ def read_settings(flags: Mapping[str, object], environ: Mapping[str, str], folde
         store=_beside(store, file) if from_file else store,
         tenant=_text(given("tenant"), TENANT_DEFAULT),
         lease_seconds=_seconds(given("lease_seconds")),
+        capacity=_capacity(given("capacity")),
+        throttle=_throttle(given("throttle")),
         secret=_text(given("secret"), "") or None,
         tokens=_text(given("tokens"), "") or None,
         service={name: text for name in SERVICE_NAMES if (text := _text(given(name), ""))},
@@ -152,6 +160,25 @@ def _seconds(found: tuple[str, object] | None) -> float:
     if not LEASE_SECONDS_MIN <= seconds < float("inf"):
         raise InvalidInput(f"{place} is {value!r}: give seconds, at least {LEASE_SECONDS_MIN:g}", code="bad_setting")
     return seconds
+
+
+def _capacity(found: tuple[str, object] | None) -> int:
+    if found is None:
+        return CAPACITY
+    place, value = found
+    if not str(value).isascii() or not str(value).isdigit() or int(str(value)) < 1:
+        raise InvalidInput(f"{place} is {value!r}: give how many runs one worker drives at once", code="bad_setting")
+    return int(str(value))
+
+
+def _throttle(found: tuple[str, object] | None) -> Throttle | None:
+    if found is None:
+        return None
+    place, value = found
+    try:
+        return read_throttle(str(value))
+    except InvalidInput as problem:
+        raise InvalidInput(f"{place}: {problem}", code="bad_setting") from None
 
 
 def _beside(store: str, file: Path) -> str:

@@ -26,7 +26,8 @@ from typing import TypedDict, Unpack
 import msgspec
 
 from surefoot import effects
-from surefoot.agent.tools import AccountFunction, ApprovalChoice, Arguments, Display, Tool, tool
+from surefoot.agent.declaring import Display
+from surefoot.agent.tools import AccountFunction, ApprovalChoice, Arguments, Tool, tool
 from surefoot.connectors.http_schema import parameters_of
 from surefoot.effects import InDoubt, LookupFunction, Operation, Receipt, Refused
 from surefoot.http import Response, client

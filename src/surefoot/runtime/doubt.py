@@ -23,6 +23,8 @@ from surefoot.runtime.questions import Questions
 from surefoot.runtime.registry import RunnableTool
 
 WAIT_SECONDS_MIN = 0.2
+SENDS = frozenset({"resend", "believe_person"})
+"""What of a doubt begins a further attempt."""
 
 
 async def settle_step(held: Held, step: Step) -> list[str]:
@@ -36,7 +38,15 @@ async def settle_step(held: Held, step: Step) -> list[str]:
     closed = step.status in STEP_ENDS or step.resolution is Resolution.given_up
     if tool.effect.lookup is not None and (closed or next_for_doubt(draft, step, live=False).action == "look"):
         return await _look(held, step, tool, questions)
-    return await held.decide(_without_look(held, step.id, questions), step_id=step.id) or []
+    if not closed and next_for_doubt(draft, step, live=False).action in SENDS and not await held.enter(step):
+        return []
+    begun: list[str] = []
+    try:
+        begun = await held.decide(_without_look(held, step.id, questions), step_id=step.id) or []
+    finally:
+        if step.id not in begun:
+            held.leave(step.id)
+    return begun
 
 
 def _without_look(held: Held, step_id: str, questions: Questions) -> Callable[[Draft], list[str]]:

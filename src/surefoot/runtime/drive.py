@@ -22,6 +22,7 @@ from surefoot.runtime.held import Held
 from surefoot.runtime.loop import Loop
 from surefoot.runtime.ready import start_when_ready
 from surefoot.runtime.registry import RunnableTool
+from surefoot.runtime.throttles import Throttles
 from surefoot.runtime.tracing import ATTEMPT_END, RUN_STATUS
 
 REST_SECONDS_MAX = 3_600.0
@@ -33,10 +34,19 @@ _LATE = ":late"
 class Driver:
     """Drives one run under one lease. `failure` is what broke the drive, if something did."""
 
-    def __init__(self, ctx: Context, handle: Handle, loop: Loop, lease_until: float, *, owner_died: bool) -> None:
+    def __init__(
+        self,
+        ctx: Context,
+        handle: Handle,
+        loop: Loop,
+        lease_until: float,
+        throttles: Throttles,
+        *,
+        owner_died: bool,
+    ) -> None:
         self.ctx = ctx
         self.handle = handle
-        self.held = Held(ctx, handle, loop, lease_until)
+        self.held = Held(ctx, handle, loop, lease_until, throttles)
         self.held.others_busy = self._others_busy
         self.failure: BaseException | None = None
         self._owner_died = owner_died
@@ -68,6 +78,7 @@ class Driver:
                 break
             await self._rest()
         await self._drain()
+        self.held.leave_all()
 
     @property
     def released(self) -> bool:
@@ -328,7 +339,9 @@ class Driver:
             span.note(ATTEMPT_END, outcome.end)
             if outcome.end != "applied":
                 span.failed(outcome.code or outcome.end)
-        if call is not None:
+        if call is None:
+            self.held.leave(step.id)
+        else:
             self.held.stuck[step.id] = call
             self._spawn(step.id + _LATE, self._late_end(step, call, tool))
         return await self._record_end(step, outcome)
@@ -338,6 +351,7 @@ class Driver:
         while not await wait_call(self.ctx.doors, call, REST_SECONDS_MAX):
             pass
         self.held.stuck.pop(step.id, None)
+        self.held.leave(step.id)
         op = self.ctx.operation(self.handle.run.id, step, step.attempts[-1])
         late = Sorter(tool.name, op, step.rules, self.ctx.redactor, 0.5).sort(call.done)
         self._launch(await self._record_end(step, late))

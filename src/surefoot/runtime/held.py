@@ -21,6 +21,7 @@ from surefoot.runtime.handle import Handle
 from surefoot.runtime.loop import Known, Loop
 from surefoot.runtime.questions import Questions
 from surefoot.runtime.registry import RunnableTool
+from surefoot.runtime.throttles import Gate, Throttles, leave
 
 T = TypeVar("T")
 HOLD_SECONDS = 2.0
@@ -32,12 +33,13 @@ _SKIPPED = frozenset({"not_yet", "approval_expired", "account_changed"})
 class Held:
     """One run, its lease, and what was read for it. `others_busy` says whether another task of the driver works."""
 
-    def __init__(self, ctx: Context, handle: Handle, loop: Loop, lease_until: float) -> None:
+    def __init__(self, ctx: Context, handle: Handle, loop: Loop, lease_until: float, throttles: Throttles) -> None:
         self.ctx = ctx
         self.handle = handle
         self.loop = loop
         handle.on_append = loop.appended
         self.lease_until = lease_until
+        self.throttles = throttles
         self.hold_s = HOLD_SECONDS
         """A run that has nothing to do for longer gives its lease back."""
         self.stopping = False
@@ -46,6 +48,8 @@ class Held:
         """Calls that did not end after their time-out, by step."""
         self.others_busy: Callable[[], bool] = bool
         self.accounts: dict[str, str | None] = {}
+        self._entered: dict[str, list[Gate]] = {}
+        """Steps that have passed their throttles, until `leave`."""
         self._known: dict[str, Known] = {}
         """Requests by their blob's name, as far as they passed through this process."""
 
@@ -80,6 +84,8 @@ class Held:
         window = self.lease_until - self.ctx.lease_s * policy.LEASE_MARGIN_FRACTION - self.ctx.store.now().mono
         if self.stopping or self.lost or window < SEND_WINDOW_SECONDS_MIN or self.handle.token is None:
             return None
+        if step is not None and step.id not in self._entered and self._throttled(step):
+            return None
         account = None if step is None else self.accounts.get(step.credential or "")
         return Start(self.handle.token, window, account=account, key_id=self.ctx.key_id)
 
@@ -104,9 +110,33 @@ class Held:
             return False
         if step.owner_step_id is not None or tool.precondition is not None:
             return False
-        if tool.version != step.tool_version:
+        if tool.version != step.tool_version or self._throttled(step):
             return False
         return tool.account is None or (tool.credential or "") in self.accounts
+
+    # Throttles
+
+    def _throttled(self, step: Step) -> bool:
+        tool = self.ctx.registry.tools.get(step.tool_name or "")
+        return tool is not None and self.throttles.bound(tool)
+
+    async def enter(self, step: Step) -> bool:
+        """Wait until the step's next attempt may begin by its throttles; `leave` afterwards. False: not now."""
+        if step.id in self._entered or not self._throttled(step):
+            return True
+        entered = await self.throttles.enter(self.ctx.registry[step.tool_name])
+        if entered is not None:
+            self._entered[step.id] = entered
+        return entered is not None
+
+    def leave(self, step_id: str) -> None:
+        """The step's attempt is over, or did not begin."""
+        leave(self._entered.pop(step_id, []))
+
+    def leave_all(self) -> None:
+        """The run is not driven any more."""
+        for step_id in list(self._entered):
+            self.leave(step_id)
 
     def needs_question(self, step: Step) -> bool:
         """True if the step runs under an approval that is not valid now."""

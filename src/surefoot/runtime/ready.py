@@ -37,6 +37,27 @@ async def start_when_ready(held: Held, step: Step) -> list[str]:
     if not await held.resolve_account(step, tool):
         await held.decide(lambda d: defer(d, step.id, policy.backoff(1, 0.5), "account_unknown"))
         return []
+    if not await held.enter(step):
+        if held.stopping:
+            return []
+        again_s = policy.backoff(2, held.ctx.doors.entropy.fraction())
+        await held.decide(lambda d: _not_yet(d, step.id, again_s))
+        return []
+    begun: list[str] = []
+    try:
+        begun = await _start(held, step)
+    finally:
+        if step.id not in begun:
+            held.leave(step.id)
+    return begun
+
+
+def _not_yet(d: Draft, step_id: str, again_s: float) -> None:
+    if not d.run.ended and d.step(step_id).status is StepStatus.pending:
+        defer(d, step_id, again_s, "throttled")
+
+
+async def _start(held: Held, step: Step) -> list[str]:
     start = held.start(step)
     if start is None:
         return []

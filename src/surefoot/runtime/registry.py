@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol
 
 from surefoot.core.state import EffectClass, Rules, WaitsFor
+from surefoot.core.throttle import Throttle
 from surefoot.effects import Effect, Operation
 
 ASK_AFTER_SETTLES = 2.0
@@ -70,6 +71,11 @@ class RunnableTool(Protocol):
     @property
     def credential(self) -> str | None:
         """The name of the secret that it sends under."""
+        ...
+
+    @property
+    def throttle(self) -> Throttle | None:
+        """What bounds its calls over all workers."""
         ...
 
     @property

@@ -14,12 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from surefoot.core import policy
 from surefoot.core.redact import safe_error
 from surefoot.core.state import Run
+from surefoot.core.throttle import Throttle
 from surefoot.errors import NotFound, StoreError, SurefootError, Unreadable
 from surefoot.runtime.children import tell_parent
 from surefoot.runtime.context import Context
 from surefoot.runtime.drive import Driver
 from surefoot.runtime.handle import Handle
 from surefoot.runtime.loop import Loop
+from surefoot.runtime.throttles import Throttles
 from surefoot.store.port import Claimed
 
 CAPACITY = 128
@@ -39,7 +41,14 @@ class Worker:
     """Drives runs of one tenant. `agents` maps the names it knows to their versions."""
 
     def __init__(
-        self, ctx: Context, worker_id: str, agents: Mapping[str, str], loops: LoopFactory, *, capacity: int = CAPACITY
+        self,
+        ctx: Context,
+        worker_id: str,
+        agents: Mapping[str, str],
+        loops: LoopFactory,
+        *,
+        capacity: int = CAPACITY,
+        throttle: Throttle | None = None,
     ) -> None:
         self.ctx = ctx
         self.id = worker_id
@@ -52,6 +61,7 @@ class Worker:
         self._agents = agents
         self._loops = loops
         self._capacity = capacity
+        self._throttles = Throttles(ctx.store, ctx.doors.clock, ctx.tenant_id, worker_id, ctx.lease_s, throttle)
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._drives: dict[str, asyncio.Task[None]] = {}
@@ -74,6 +84,7 @@ class Worker:
             task.cancel()
         for driver in self.drivers.values():
             driver.stop()
+        self._throttles.stop()
         await self._wait_drives(grace_s)
         for driver in self.drivers.values():
             driver.cancel()
@@ -81,6 +92,7 @@ class Worker:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._throttles.close()
 
     async def _wait_drives(self, seconds: float) -> None:
         drives = list(self._drives.values())
@@ -185,7 +197,7 @@ class Worker:
     def driver(self, run: Run, loop: Loop, claimed: Claimed) -> Driver:
         """What drives a run that is in memory already, perhaps before its first commit."""
         handle = Handle(self.ctx.store, run, self.ctx.registry.rules, claimed.token)
-        driver = Driver(self.ctx, handle, loop, claimed.lease_until, owner_died=claimed.owner_died)
+        driver = Driver(self.ctx, handle, loop, claimed.lease_until, self._throttles, owner_died=claimed.owner_died)
         if len(self._tasks) < 2:
             # Nobody here claims: what this process performs stays its own until only a person can move it.
             driver.held.hold_s = math.inf

@@ -66,6 +66,7 @@ async def start(
             key=name,
             conversation_id=asked.conversation_id,
             metadata=asked.metadata,
+            priority=asked.priority,
             by=visit.caller.name,
         )
         run, made = await visit.sf.begin(new)

@@ -20,6 +20,8 @@ class StartRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     conversation_id: str | None = None
     """Go on with this conversation; it has no run under way."""
     metadata: dict[str, object] = {}
+    priority: int = 0
+    """-100 to 100: where runs wait for a worker, each step is worth a minute of waiting."""
 
 
 class NewMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

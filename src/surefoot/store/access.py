@@ -10,6 +10,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from surefoot.core.throttle import NO_TOKENS, Throttle, Tokens
+
 
 class Credential(msgspec.Struct, frozen=True):
     """An API token, or the session of somebody who logged in with one. Times are wall seconds."""
@@ -70,6 +72,25 @@ class Statistics(msgspec.Struct, frozen=True):
     """From the question to the decision, of each approval that a person decided."""
     lookups: Mapping[str, int]
     """Answers of lookups by verdict, of runs that began in the span."""
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What a worker asks of a throttle: calls at once in all (0 gives all back), further tokens, and for how long."""
+
+    worker_id: str
+    name: str
+    throttle: Throttle
+    slots: int
+    tokens: int
+    lease_s: float
+
+
+class Share(msgspec.Struct, frozen=True):
+    """What it got. `slots` are those of the worker in all, until the store's mono `until`, unless asked for again."""
+
+    slots: int = 0
+    until: float = 0.0
+    tokens: Tokens = NO_TOKENS
 
 
 class AccessStore(Protocol):
@@ -135,4 +156,11 @@ class AccessStore(Protocol):
 
     async def check_writable(self) -> None:
         """Commit something of no consequence. Raises StoreUnavailable where nothing can be written."""
+        ...
+
+    async def share(self, tenant_id: str, wish: Wish) -> Share:
+        """Calls at once and tokens of a throttle, as far as there are any; no two workers ever get the same.
+
+        Slots that a worker does not ask for again end by themselves: whoever died gives them back like that.
+        """
         ...

@@ -86,6 +86,8 @@ class Create(msgspec.Struct, frozen=True):
     """sha256 of what was asked: the same key with another hash raises KeyReused."""
     created_by: str = ""
     metadata: bytes = b"{}"
+    priority: int = 0
+    """Of the runs that wait for a worker, the one that has waited longest comes first; a step up is worth a minute."""
     lease_owner: str | None = None
     """The run is born leased to this worker, with token 1."""
     lease_s: float = 0.0

@@ -46,9 +46,9 @@ _WORDS: dict[StrEnum, str] = {
 """What members are bound as. A look into a table costs a third of what `member.value` does."""
 
 FLUSH_ORDER = (
-    "run_state", "run_result", "run_release", "conversation_insert", "conversation_position", "step_insert",
-    "step_update", "step_view", "attempt_insert", "attempt_update", "action_insert", "action_update", "message_insert",
-    "evidence_insert", "blob_drop_transient", "blob_put", "event_insert",
+    "run_state", "run_result", "run_priority", "run_release", "conversation_insert", "conversation_position",
+    "step_insert", "step_update", "step_view", "attempt_insert", "attempt_update", "action_insert", "action_update",
+    "message_insert", "evidence_insert", "blob_drop_transient", "blob_put", "event_insert",
 )  # fmt: skip
 """The queries that may wait until all guards of a batch were checked, and the order in which they then run."""
 
@@ -259,6 +259,8 @@ def create_rows(create: port.Create) -> Written:
         build.add("conversation_insert", after.tenant_id, after.conversation_id, after.next_position, wall, wall)
     elif after.ended:
         build.add("conversation_position", after.next_position, wall, after.tenant_id, after.conversation_id)
+    if create.priority:
+        build.add("run_priority", create.priority, after.tenant_id, after.id)
     return _filled(build, None, create.events, create.payloads)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -10,7 +11,8 @@ import msgspec
 
 from surefoot.core import codec
 from surefoot.core.ids import RANDOM_BYTES, mint
-from surefoot.store.access import Counts, Credential, Span, Statistics
+from surefoot.core.throttle import take_tokens
+from surefoot.store.access import Counts, Credential, Share, Span, Statistics, Wish
 from surefoot.store.sqlite.file import Row
 from surefoot.store.sqlite.reads import SqliteReads
 from surefoot.store.sqlite.writer import Transaction
@@ -170,6 +172,26 @@ class SqliteAccess(SqliteReads):
 
         await self._call(write)
 
+    async def share(self, tenant_id: str, wish: Wish) -> Share:
+        """Calls at once and tokens of a throttle, as far as there are any."""
+
+        def write(tx: Transaction) -> Share:
+            now, of = tx.clock.now(), {"tenant_id": tenant_id, "name": wish.name}
+            tx.file.run("throttle_put", {**of, "now": now.mono, "wall": now.wall})
+            facts = tx.file.one("throttle_facts", {**of, "worker_id": wish.worker_id, "now": now.mono})
+            assert facts is not None, "throttle_put has made sure of it"
+            free = math.inf if wish.throttle.at_once is None else wish.throttle.at_once - _number(facts["taken"])
+            slots, until = max(min(wish.slots, free), 0), now.mono + wish.lease_s
+            share = {**of, "worker_id": wish.worker_id, "slots": int(slots), "until": until, "wall": now.wall}
+            tx.file.run("throttle_share_put", share)
+            tx.file.run("throttle_shares_over", {**of, "now": now.mono})
+            tokens, next_at = take_tokens(wish.throttle, _seconds(facts["next_at"]), now.mono, wish.tokens)
+            if tokens.count:
+                tx.file.run("throttle_next", {**of, "next_at": next_at, "wall": now.wall})
+            return Share(int(slots), until, tokens)
+
+        return await self._call(write)
+
 
 def _read_credential(row: Row) -> Credential:
     what = f"credential {row['id']}"
@@ -183,4 +205,9 @@ def _due(row: Row) -> tuple[str, int]:
 
 def _number(value: object) -> int:
     assert isinstance(value, int), "a count is an integer"
+    return value
+
+
+def _seconds(value: object) -> float:
+    assert isinstance(value, float), "the table is STRICT"
     return value

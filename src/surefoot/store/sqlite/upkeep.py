@@ -49,6 +49,8 @@ def another_boot(file: SqliteFile, boot_id: str, now: Instant) -> bool:
     file.run("boot_run_starts", {"now": now.mono, "wall": now.wall})
     file.run("boot_attempts", {"now": now.mono, "another_boot": ANOTHER_BOOT_MONO})
     file.run("boot_steps", {"now": now.mono})
+    file.run("boot_throttles", {"now": now.mono})
+    file.run("boot_throttle_shares")
     file.run("boot_workers", {"boot_id": boot_id})
     return True
 

@@ -129,6 +129,14 @@ UPDATE step SET
     not_before = CASE WHEN not_before > 0.0 THEN :now ELSE not_before END
 WHERE status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL
 
+-- name: boot_throttles
+-- Tokens of the other boot's time are over.
+UPDATE throttle SET next_at = min(next_at, :now)
+
+-- name: boot_throttle_shares
+-- So are the calls that were under way then.
+DELETE FROM throttle_share
+
 -- name: boot_workers
 -- Workers of other boots are gone, with their locks.
 DELETE FROM worker WHERE boot_id <> :boot_id
@@ -199,6 +207,10 @@ WHERE tenant_id = ? AND id = ?
 -- name: run_result
 -- The result, with the append that completes the run.
 UPDATE run SET result = ? WHERE tenant_id = ? AND id = ?
+
+-- name: run_priority
+-- What a new run was given, where it is not 0. Guard: run_insert in this transaction.
+UPDATE run SET priority = ? WHERE tenant_id = ? AND id = ?
 
 -- name: run_release
 -- The lease ends with its append.
@@ -341,14 +353,15 @@ WHERE operation_key.step_id = excluded.step_id OR EXISTS (
 -- Leases --------------------------------------------------------------------------------------------------------------
 
 -- name: claimable_ready
--- Free runs that are ready, longest first. Free: nobody's, or the lease is over (a dead owner's lease ends with the proof).
+-- Free runs that are ready, longest first, a step of priority being worth a minute. Free: nobody's, or the lease is over (a
+-- dead owner's lease ends with the proof).
 SELECT id FROM run
 WHERE tenant_id = :tenant_id AND ready_at <= :now AND blocked_code IS NULL
     AND (lease_owner IS NULL OR lease_until <= :now)
     AND (kind = 'perform' OR EXISTS (
         SELECT 1 FROM json_each(:agents) AS known WHERE known.key = run.agent AND known.value = run.agent_version
     ))
-ORDER BY ready_at LIMIT :limit
+ORDER BY ready_at - 60.0 * priority LIMIT :limit
 
 -- name: claimable_awake
 -- The same for runs with a question that has expired.
@@ -358,7 +371,7 @@ WHERE tenant_id = :tenant_id AND wake_at <= :wall AND blocked_code IS NULL
     AND (kind = 'perform' OR EXISTS (
         SELECT 1 FROM json_each(:agents) AS known WHERE known.key = run.agent AND known.value = run.agent_version
     ))
-ORDER BY wake_at LIMIT :limit
+ORDER BY wake_at - 60.0 * priority LIMIT :limit
 
 -- name: lease_facts
 -- Who has the lease, and whether that process is proven dead.
@@ -418,6 +431,37 @@ WHERE tenant_id = :tenant_id AND wake_at IS NOT NULL AND blocked_code IS NULL
         SELECT 1 FROM json_each(:agents) AS known WHERE known.key = run.agent AND known.value = run.agent_version
     ))
 ORDER BY wake_at LIMIT 1
+
+-- Throttles -----------------------------------------------------------------------------------------------------------
+
+-- name: throttle_put
+-- A throttle that nobody has asked about before. Its first token is free.
+INSERT INTO throttle (tenant_id, name, next_at, created_at, updated_at) VALUES (:tenant_id, :name, :now, :wall, :wall)
+ON CONFLICT (tenant_id, name) DO NOTHING
+
+-- name: throttle_facts
+-- The next token, and the calls at once that other workers have. In the transaction that takes some of them.
+SELECT next_at, coalesce((
+    SELECT sum(slots) FROM throttle_share AS share
+    WHERE share.tenant_id = throttle.tenant_id AND share.name = throttle.name AND share.worker_id <> :worker_id
+        AND share.held_until > :now
+), 0) AS taken
+FROM throttle WHERE tenant_id = :tenant_id AND name = :name
+
+-- name: throttle_next
+-- Tokens were taken. Guard: throttle_facts in this transaction.
+UPDATE throttle SET next_at = :next_at, updated_at = :wall WHERE tenant_id = :tenant_id AND name = :name
+
+-- name: throttle_share_put
+-- What a worker may have under way. Guard: throttle_facts in this transaction.
+INSERT INTO throttle_share (tenant_id, name, worker_id, slots, held_until, created_at, updated_at)
+VALUES (:tenant_id, :name, :worker_id, :slots, :until, :wall, :wall)
+ON CONFLICT (tenant_id, name, worker_id) DO UPDATE SET
+    slots = excluded.slots, held_until = excluded.held_until, updated_at = excluded.updated_at
+
+-- name: throttle_shares_over
+-- Shares that are over or empty.
+DELETE FROM throttle_share WHERE tenant_id = :tenant_id AND name = :name AND (held_until <= :now OR slots = 0)
 
 -- Schedules ------------------------------------------------------------------------------------------------------------
 

@@ -9,8 +9,9 @@ import msgspec
 
 from surefoot.core import codec
 from surefoot.core.ids import RANDOM_BYTES, mint
+from surefoot.core.throttle import take_tokens
 from surefoot.errors import Conflict
-from surefoot.store.access import Counts, Credential, Span, Statistics
+from surefoot.store.access import Counts, Credential, Share, Span, Statistics, Wish
 from surefoot.store.postgres.failures import Spoiled
 from surefoot.store.postgres.link import Link, Row
 from surefoot.store.postgres.reads import PostgresReads
@@ -140,6 +141,24 @@ class PostgresAccess(PostgresReads):
         """Commit something of no consequence. Raises StoreUnavailable."""
         await self._commit("meta_put", {"key": "checked_at", "value": f"{self._server.clock.now().wall:.3f}"})
 
+    async def share(self, tenant_id: str, wish: Wish) -> Share:
+        """Calls at once and tokens of a throttle, as far as there are any."""
+        of = {"tenant_id": tenant_id, "name": wish.name, "worker_id": wish.worker_id}
+        while True:
+            found = await self._all("throttle_facts", of)
+            if not found:
+                await self._commit("throttle_put", {"tenant_id": tenant_id, "name": wish.name})
+                continue
+            facts = found[0]
+            slots = wish.slots
+            if wish.throttle.at_once is not None:
+                slots = max(min(slots, wish.throttle.at_once - _number(facts["taken"])), 0)
+            next_at, mono = _seconds(facts["next_at"]), _seconds(facts["mono"])
+            tokens, next_at = take_tokens(wish.throttle, next_at, mono, wish.tokens)
+            taking = {**of, "turn": facts["turn"], "next_at": next_at, "slots": slots, "lease_s": wish.lease_s}
+            if taken := await self._commit("throttle_take", taking):
+                return Share(slots, _seconds(taken[0]["held_until"]), tokens)
+
 
 async def commit(server: Server, link: Link, query: str, params: Mapping[str, object]) -> list[Row]:
     """One statement as one commit. Raises Conflict where a unique key refuses it."""
@@ -159,4 +178,9 @@ def _read_credential(row: Row) -> Credential:
 
 def _number(value: object) -> int:
     assert isinstance(value, int), "a count is an integer"
+    return value
+
+
+def _seconds(value: object) -> float:
+    assert isinstance(value, float), "a time is a float"
     return value

@@ -26,7 +26,7 @@ _SERVERS = Instant(0.0, 0.0)
 """Stands where the statement itself takes the server's time."""
 _GUARD_COLUMNS = 16
 """Of the values of a guard, those that are not times."""
-_STATE, _RESULT, _RELEASE = "run_state", "run_result", "run_release"
+_RESULT, _RELEASE = "run_result", "run_release"
 _DROP, _PUT = "blob_drop_transient", "blob_put"
 
 
@@ -80,7 +80,8 @@ class CreateJob(Decision[str]):
         self.rows = _parts(written)
         result = written.rows.get(_RESULT)
         self.guarded = (
-            *run_values(create, owner, _SERVERS), result[-1][0] if result else None, int(create.new_conversation),
+            *run_values(create, owner, _SERVERS), result[-1][0] if result else None, create.priority,
+            int(create.new_conversation),
         )  # fmt: skip
 
     def value(self) -> str:
@@ -114,7 +115,7 @@ class CreateJob(Decision[str]):
 def _parts(written: Written) -> Mapping[str, Sequence[Values]]:
     """The rows of a decision by part of the statement; what the guard writes itself is not among them."""
     parts: dict[str, Sequence[Values]] = {
-        name: rows for name, rows in written.rows.items() if name not in (_STATE, _RESULT, _RELEASE)
+        name: rows for name, rows in written.rows.items() if not name.startswith("run_")
     }
     if _DROP in parts:
         kept = " ".join(str(row[1]) for row in parts.get(_PUT, ()))

@@ -151,7 +151,7 @@ INSERT INTO run (
     tenant_id, id, conversation_id, agent, agent_version, kind, status, version, event_sequence, step_count,
     next_position, turns, last_committed_sequence, started_mono, started_wall, limits, queued, error_code, ready_at,
     wake_at, lease_owner, lease_token, lease_until, start_key, start_hash, created_by, metadata, signals,
-    parent_step_id, parent_run_id, created_at, updated_at, result
+    parent_step_id, parent_run_id, created_at, updated_at, result, priority
 )
 SELECT
     new.tenant_id, new.id, new.conversation_id, new.agent, new.agent_version, new.kind, new.status, new.version,
@@ -159,14 +159,15 @@ SELECT
     new.started_wall, new.limits, new.queued, new.error_code, new.ready_at, new.wake_at, new.lease_owner,
     new.lease_token, CASE WHEN new.lease_owner IS NULL THEN 0.0 ELSE new.lease_s + :mono_now END, new.start_key,
     new.start_hash, new.created_by, new.metadata, new.signals, new.parent_step_id, new.parent_run_id, new.created_at,
-    new.updated_at, new.result
+    new.updated_at, new.result, new.priority
 FROM rows AS new (
     tenant_id text, id text, conversation_id text, agent text, agent_version text, kind text, status text,
     version bigint, event_sequence bigint, step_count bigint, next_position bigint, turns bigint,
     last_committed_sequence bigint, started_mono float8, started_wall float8, limits text, queued text,
     error_code text, ready_at float8, wake_at float8, lease_owner text, lease_token bigint, lease_s float8,
     start_key text, start_hash text, created_by text, metadata text, signals text, parent_step_id text,
-    parent_run_id text, created_at float8, updated_at float8, result text, new_conversation bigint
+    parent_run_id text, created_at float8, updated_at float8, result text, priority bigint,
+    new_conversation bigint
 )
 WHERE (new.new_conversation = 1 OR EXISTS (
         SELECT 1 FROM conversation
@@ -455,20 +456,20 @@ SELECT EXISTS (
 ) AS found
 
 -- name: claim_ready
--- Takes leases of runs that are ready and free, longest first; those that another worker is taking just now are passed
--- over. Guard: the row lock, under which the conditions are looked at again. Free: nobody's, or the lease is over (a dead
+-- Takes leases of runs that are ready and free, longest first, a step of priority being worth a minute; those that another
+-- worker is taking just now are passed over. Guard: the row lock, under which the conditions are looked at again. Free: nobody's, or the lease is over (a dead
 -- owner's ends with the proof).
 WITH free AS (
-    SELECT run.tenant_id, run.id, run.lease_owner, run.ready_at FROM run
+    SELECT run.tenant_id, run.id, run.lease_owner, run.ready_at - 60.0 * run.priority AS since FROM run
     WHERE run.tenant_id = :tenant_id AND run.ready_at IS NOT NULL AND run.ready_at <= :mono
         AND run.blocked_code IS NULL AND (run.lease_owner IS NULL OR run.lease_until <= :mono)
         AND (run.kind = 'perform'
             OR (run.agent, run.agent_version) IN (SELECT * FROM unnest(:agents::text[], :agent_versions::text[])))
-    ORDER BY run.ready_at LIMIT :limit FOR NO KEY UPDATE OF run SKIP LOCKED
+    ORDER BY since LIMIT :limit FOR NO KEY UPDATE OF run SKIP LOCKED
 ), taken AS (
     UPDATE run SET lease_owner = :owner, lease_token = run.lease_token + 1, lease_until = :mono + :lease_s
     FROM free WHERE run.tenant_id = free.tenant_id AND run.id = free.id AND run.tenant_id = :tenant_id
-    RETURNING run.id, run.lease_token, run.lease_until, free.lease_owner AS owner_before, free.ready_at AS since
+    RETURNING run.id, run.lease_token, run.lease_until, free.lease_owner AS owner_before, free.since
 )
 SELECT taken.id, taken.lease_token, taken.lease_until, worker.dead_at IS NOT NULL AS owner_died,
     extract(epoch FROM clock_timestamp())::double precision AS clock
@@ -478,16 +479,16 @@ ORDER BY taken.since, taken.id
 -- name: claim_awake
 -- The same for runs with a question that has expired.
 WITH free AS (
-    SELECT run.tenant_id, run.id, run.lease_owner, run.wake_at FROM run
+    SELECT run.tenant_id, run.id, run.lease_owner, run.wake_at - 60.0 * run.priority AS since FROM run
     WHERE run.tenant_id = :tenant_id AND run.wake_at IS NOT NULL AND run.wake_at <= :wall
         AND run.blocked_code IS NULL AND (run.lease_owner IS NULL OR run.lease_until <= :mono)
         AND (run.kind = 'perform'
             OR (run.agent, run.agent_version) IN (SELECT * FROM unnest(:agents::text[], :agent_versions::text[])))
-    ORDER BY run.wake_at LIMIT :limit FOR NO KEY UPDATE OF run SKIP LOCKED
+    ORDER BY since LIMIT :limit FOR NO KEY UPDATE OF run SKIP LOCKED
 ), taken AS (
     UPDATE run SET lease_owner = :owner, lease_token = run.lease_token + 1, lease_until = :mono + :lease_s
     FROM free WHERE run.tenant_id = free.tenant_id AND run.id = free.id AND run.tenant_id = :tenant_id
-    RETURNING run.id, run.lease_token, run.lease_until, free.lease_owner AS owner_before, free.wake_at AS since
+    RETURNING run.id, run.lease_token, run.lease_until, free.lease_owner AS owner_before, free.since
 )
 SELECT taken.id, taken.lease_token, taken.lease_until, worker.dead_at IS NOT NULL AS owner_died,
     extract(epoch FROM clock_timestamp())::double precision AS clock
@@ -566,6 +567,39 @@ SELECT (
 ) AS awake, extract(epoch FROM clock_timestamp())::double precision AS clock
 
 -- Schedules ------------------------------------------------------------------------------------------------------------
+
+-- name: throttle_put
+-- A throttle that nobody has asked about before. Its first token is free.
+INSERT INTO throttle (tenant_id, name, next_at, turn, created_at, updated_at)
+VALUES (:tenant_id, :name, :mono, 0, :wall, :wall)
+ON CONFLICT (tenant_id, name) DO NOTHING
+
+-- name: throttle_facts
+-- The next token, and the calls at once that other workers have.
+SELECT next_at, turn, :mono AS mono, coalesce((
+    SELECT sum(slots) FROM throttle_share AS share
+    WHERE share.tenant_id = :tenant_id AND share.name = :name AND share.worker_id <> :worker_id
+        AND share.held_until > :mono
+), 0)::bigint AS taken
+FROM throttle WHERE tenant_id = :tenant_id AND name = :name
+
+-- name: throttle_take
+-- A worker's share, and the tokens that it takes. Guard: nobody has had a turn since the facts were read.
+WITH held AS (
+    UPDATE throttle SET next_at = :next_at, turn = turn + 1, updated_at = :wall
+    WHERE tenant_id = :tenant_id AND name = :name AND turn = :turn
+    RETURNING tenant_id, name
+), over AS (
+    DELETE FROM throttle_share USING held
+    WHERE throttle_share.tenant_id = held.tenant_id AND throttle_share.name = held.name
+        AND throttle_share.tenant_id = :tenant_id AND throttle_share.worker_id <> :worker_id
+        AND throttle_share.held_until <= :mono
+)
+INSERT INTO throttle_share (tenant_id, name, worker_id, slots, held_until, created_at, updated_at)
+SELECT held.tenant_id, held.name, :worker_id, :slots, :mono + :lease_s, :wall, :wall FROM held
+ON CONFLICT (tenant_id, name, worker_id) DO UPDATE SET
+    slots = excluded.slots, held_until = excluded.held_until, updated_at = excluded.updated_at
+RETURNING held_until
 
 -- name: schedule_put
 -- Up to where the due times of a schedule were dealt with. The last writer counts: a start key makes each of them one run.

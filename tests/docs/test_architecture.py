@@ -10,7 +10,7 @@ from tests.docs.test_examples import ROOT
 
 PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 PACKAGE = ROOT / "src" / "surefoot"
-AS_A_WHOLE = ("testing", "demo", "cli", "connectors", "store/sqlite", "store/sql")
+AS_A_WHOLE = ("testing", "demo", "cli", "connectors", "store/sqlite", "store/postgres", "store/sql")
 """Folders that have one line."""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from tests.places import KINDS, Databases, NewPlace, Place, chosen, kinds_of
+from tests.places import KINDS, Databases, NewPlace, Place, chosen, kinds_of, runs_here
 from tests.postgres import Session
 
 # A shared machine is slow at times, which is no finding. A failing example is printed as a line to paste into the test.
@@ -53,7 +53,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What only the other store has is not a test of this session."""
-    left_out = [item for item in items if not kinds_of(item, config)]
+    left_out = [item for item in items if not runs_here(item, config)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]

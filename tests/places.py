@@ -19,6 +19,7 @@ from threading import Thread
 
 import psycopg
 import pytest
+from _pytest.mark import ParameterSet
 from psycopg.rows import dict_row
 
 from surefoot.http import system_doors
@@ -46,6 +47,13 @@ def kinds_of(node: pytest.Item, config: pytest.Config) -> list[str]:
     """The stores that a test runs on, of those that were chosen."""
     only = [kind for kind, mark in ONLY.items() if node.get_closest_marker(mark) is not None]
     return [kind for kind in chosen(config) if not only or kind in only]
+
+
+def runs_here(item: pytest.Item, config: pytest.Config) -> bool:
+    """Whether a test, on the store that it was made for where both were chosen, is one of those that run."""
+    call = getattr(item, "callspec", None)
+    kind = None if call is None else call.params.get("store_kind")
+    return bool(kinds_of(item, config)) if kind is None else kind in kinds_of(item, config)
 
 
 class Databases:
@@ -162,6 +170,12 @@ def bytes_of(value: object) -> bytes:
     return value
 
 
+def parts(count: int, size: int, short: int) -> list[ParameterSet]:
+    """The first of each `size` of `count` things that a test goes through; on PostgreSQL of the first `short` alone."""
+    long = pytest.mark.sqlite_only("on PostgreSQL fewer are played, since each takes longer")
+    return [pytest.param(first, marks=[long] if first >= short else []) for first in range(0, count, size)]
+
+
 NewPlace = Callable[[], "Place"]
 
 
@@ -179,6 +193,7 @@ class Place:
         self._names: list[str] = []
         self._count = 0
         self._saved = ""
+        self._renewed: str | None = None
 
     @property
     def _name(self) -> str:
@@ -227,6 +242,13 @@ class Place:
         """One more store."""
         self._count += 1
         return self.named(f"fresh-{self._count}")
+
+    def renewed(self) -> str:
+        """A new store in the place of the one that was asked for last: for tests that need hundreds."""
+        if self._renewed is not None:
+            self.drop(self._renewed)
+        self._renewed = self.fresh()
+        return self._renewed
 
     def empty(self) -> str:
         """One more that nobody has ever opened: no table in it."""
@@ -305,10 +327,13 @@ class Place:
 
     def drop(self, url: str) -> None:
         """A store is not needed any more: for tests that make hundreds."""
-        name = database_of(url)
-        if self.kind == "postgres" and name in self._names:
-            self._names.remove(name)
-            self._databases.drop(name)
+        if self.kind == "sqlite":
+            path = Path(url.removeprefix("sqlite:///"))
+            for file in path.parent.glob(f"{path.name}*"):
+                shutil.rmtree(file) if file.is_dir() else file.unlink()
+        else:
+            self._names.remove(database_of(url))
+            self._databases.drop(database_of(url))
 
     def remove(self) -> None:
         """The end of the test."""

@@ -9,6 +9,7 @@ import pytest
 
 from surefoot.testing.crash import Aftermath, Scenario, attempt, crash_points, record
 from surefoot.testing.story import standard_scenario
+from tests.places import Place
 
 POINTS = Path(__file__).with_name("points.txt")
 PARTS = 8
@@ -26,8 +27,8 @@ def test_every_passage_has_a_before_and_an_after() -> None:
 
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("proven", [True, False], ids=["death_proven", "lease_runs_out"])
-def test_the_story_holds_through_a_crash_at_every_point(part: int, proven: bool) -> None:
-    scenario = standard_scenario(proven=proven)
+def test_the_story_holds_through_a_crash_at_every_point(part: int, proven: bool, place: Place) -> None:
+    scenario = standard_scenario(proven=proven, store=place.renewed)
     failed = [attempt(scenario, (point,)) for point in record(scenario)[part::PARTS]]
     assert [f"#{at[0].place} {at[0]}: {text}" for at, text in filter(None, failed)] == []
 

@@ -54,11 +54,12 @@ def play_day(
     workers: int = 2,
     afterwards: float = AFTERWARDS_SECONDS_MAX,
     trace: Callable[[str], None] | None = None,
+    store: str | None = None,
 ) -> Played:
     """The day of `seed`, which comes to rest `afterwards` seconds behind its end; the same seed gives the same day."""
     day = draw_day(seed, runs=runs, seconds=seconds)
     story = _Story(seed, day, workers, afterwards, trace)
-    with Stage(Cast(lambda: agents_of(day, story.model_dice()), schedules=day.schedules)) as stage:
+    with Stage(Cast(lambda: agents_of(day, story.model_dice()), schedules=day.schedules), store) as stage:
         return story.play(stage)
 
 

@@ -11,9 +11,12 @@ from functools import partial
 import pytest
 
 from tests.day.play import DAY_RUNS, DAY_SECONDS, Played, play_day
+from tests.places import Place, parts
 
 SEEDS = 80
 PART = 10
+SHORT = 20
+"""As many on PostgreSQL, where a day takes longer."""
 PROVE_SEEDS = int(os.environ.get("SUREFOOT_DAY_SEEDS", "500"))
 PROVE_DAYS = 5
 COMPLETED_SHARE_MIN = 0.9
@@ -33,9 +36,9 @@ def judged(days: Sequence[Played]) -> Counter[str]:
     return sum((day.seen for day in days), Counter())
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, PART))
-def test_every_small_day_holds(first: int) -> None:
-    seen = judged([play_day(seed) for seed in range(first, first + PART)])
+@pytest.mark.parametrize("first", parts(SEEDS, PART, SHORT))
+def test_every_small_day_holds(first: int, place: Place) -> None:
+    seen = judged([play_day(seed, store=place.renewed()) for seed in range(first, first + PART)])
     assert all(seen[subject] for subject in ("sleeps", "signals_waited_for", "children", "ticks", "effects")), seen
 
 
@@ -45,8 +48,8 @@ def test_a_day_of_200_runs_holds() -> None:
     assert seen["runs"] >= DAY_RUNS and all(seen[subject] for subject in SUBJECTS), seen
 
 
-def test_the_same_seed_is_the_same_day() -> None:
-    first, again, other = play_day(4), play_day(4), play_day(5)
+def test_the_same_seed_is_the_same_day(place: Place) -> None:
+    first, again, other = [play_day(seed, store=place.renewed()) for seed in (4, 4, 5)]
     assert first == again and first.event_hash != other.event_hash
 
 

@@ -77,6 +77,8 @@ class Scenario(msgspec.Struct, frozen=True):
     lease_seconds: float = LEASE_SECONDS_DEFAULT
     proven: bool = True
     """False: something of the killed worker still holds its lock, so that its lease has to run out."""
+    store: Callable[[], str] | None = None
+    """Gives the URL of a store that no earlier story has used, for each story; None: a SQLite file in memory."""
 
 
 class CrashReport(msgspec.Struct, frozen=True):
@@ -143,7 +145,8 @@ class _Story:
         scenario = self._scenario
         machine = Machine(self._target, in_turn=True)
         machine.observe = self._observe
-        with Stage(Cast(scenario.agents, lease_seconds=scenario.lease_seconds)) as stage:
+        store = None if scenario.store is None else scenario.store()
+        with Stage(Cast(scenario.agents, lease_seconds=scenario.lease_seconds), store) as stage:
             try:
                 supervisor = Supervisor(machine, "worker", stage.worker())
                 person = machine.start("person", stage.person(self._person))

@@ -13,7 +13,6 @@ import msgspec
 
 from surefoot.app import Surefoot
 from surefoot.store.port import Append
-from surefoot.store.sqlite import SqliteStore
 from surefoot.testing.checker import Commit, Lived, read, stamp_commits
 from surefoot.testing.havoc import Havoc, Plan, draw
 from surefoot.testing.judge import Outside, judge
@@ -55,23 +54,29 @@ class SimulationFailed(AssertionError):
         self.result = result
 
 
-def simulate(seed: int, *, workers: int = 2, trace: Callable[[str], None] | None = None) -> Simulated:
+def simulate(
+    seed: int, *, workers: int = 2, trace: Callable[[str], None] | None = None, store: str | None = None
+) -> Simulated:
     """Play the story of `seed`; the same seed gives the same story. `trace` takes lines of what happens, in order.
+
+    `store` is the URL of a store that no earlier story has used; by default it is a SQLite file in memory.
 
     Raises SimulationFailed where an invariant is broken, a run does not come to rest, or a process ends by an error.
     """
-    result = play(seed, workers=workers, trace=trace)
+    result = play(seed, workers=workers, trace=trace, store=store)
     if result.violations:
         raise SimulationFailed(result, workers)
     return result
 
 
-def play(seed: int, *, workers: int = 2, trace: Callable[[str], None] | None = None) -> Simulated:
+def play(
+    seed: int, *, workers: int = 2, trace: Callable[[str], None] | None = None, store: str | None = None
+) -> Simulated:
     """The same, with the violations in the answer."""
     plan = draw(random.Random(f"{seed}:plan"))
     script = draw_script(random.Random(f"{seed}:script"), model_fails=plan.model_fails)
     story = _Story(seed, plan, script, workers, trace)
-    with Stage(Cast(lambda: simulated_agents(script, story.model_dice()))) as stage:
+    with Stage(Cast(lambda: simulated_agents(script, story.model_dice())), store) as stage:
         return story.play(stage)
 
 
@@ -178,14 +183,13 @@ class _Story:
 def refuse_stale_tokens(sf: Surefoot, violations: list[str]) -> None:
     """Note each append that was written under a lease token which was an old one already when it was asked for."""
     store = sf.store
-    assert isinstance(store, SqliteStore), "stories are played on SQLite"
-    append, file = store.append, store._file
+    append = store.append
 
     async def watched(what: Append) -> None:
         run = what.after
-        facts = file.one("guard_facts", {"tenant_id": run.tenant_id, "run_id": run.id})
+        newest = None if what.token is None else (await store.run(run.tenant_id, run.id)).lease_token
         await append(what)
-        if what.token is not None and facts is not None and facts["lease_token"] != what.token:
+        if what.token != newest:
             kinds = ", ".join(sorted({type(event).__name__ for event in what.events}))
             violations.append(f"I6: run {run.id}: {kinds} written under token {what.token}, an old one")
 

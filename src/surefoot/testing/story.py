@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from surefoot import effects
 from surefoot.agent.agent import Agent
 from surefoot.agent.tools import tool
@@ -65,6 +67,6 @@ def standard_agents() -> list[Agent]:
     return [Agent("reviewer", FakeModel(STORY), "Review the pull request.", [read_pull_request, gated, note])]
 
 
-def standard_scenario(*, proven: bool = True) -> Scenario:
+def standard_scenario(*, proven: bool = True, store: Callable[[], str] | None = None) -> Scenario:
     """The standard story as a Scenario for `crash_points`."""
-    return Scenario(standard_agents, world_with_pull, input=f"Review {REPO}#{NUMBER}", proven=proven)
+    return Scenario(standard_agents, world_with_pull, input=f"Review {REPO}#{NUMBER}", proven=proven, store=store)

@@ -135,6 +135,7 @@ PLANS: Mapping[str, str] = {
     "actions_waiting": "pending_action_run (tenant_id=? AND run_id=? AND status=?)",
     "actions_list_waiting": "pending_action_waiting (tenant_id=? AND arrival>?)",
     "claimable_ready": "run_ready (tenant_id=? AND ready_at<?)",
+    "claimable_other": "run_ready_other (tenant_id=? AND ready_at<?)",
     "claimable_awake": "run_wake (tenant_id=? AND wake_at<?)",
     "next_ready": "run_ready (tenant_id=?",
     "next_awake": "run_wake (tenant_id=?",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 
 from surefoot.core.codec import encode_value
 from surefoot.core.state import Instant
@@ -112,7 +113,10 @@ class Workers:
 def candidates(file: SqliteFile, tenant_id: str, agents: Mapping[str, str], now: Instant, limit: int) -> list[str]:
     """Runs that may be taken now, ready ones first."""
     params = {"tenant_id": tenant_id, "now": now.mono, "wall": now.wall, "agents": encode_value(agents), "limit": limit}
-    found = [str(row["id"]) for row in file.all("claimable_ready", params)]
+    ready = file.all("claimable_ready", params)
+    if other := file.all("claimable_other", params):
+        ready = sorted([*ready, *other], key=itemgetter("since"))
+    found = [str(row["id"]) for row in ready[:limit]]
     if len(found) < limit:
         awake = [str(row["id"]) for row in file.all("claimable_awake", params)]
         found += [run_id for run_id in awake if run_id not in found]

@@ -457,15 +457,24 @@ SELECT EXISTS (
 
 -- name: claim_ready
 -- Takes leases of runs that are ready and free, longest first, a step of priority being worth a minute; those that another
--- worker is taking just now are passed over. Guard: the row lock, under which the conditions are looked at again. Free: nobody's, or the lease is over (a dead
--- owner's ends with the proof).
-WITH free AS (
+-- worker is taking just now are passed over. Guard: the row lock, under which the conditions are looked at again. Free:
+-- nobody's, or the lease is over (a dead owner's ends with the proof).
+WITH plain AS (
+    SELECT run.tenant_id, run.id, run.lease_owner, run.ready_at AS since FROM run
+    WHERE run.tenant_id = :tenant_id AND run.ready_at IS NOT NULL AND run.ready_at <= :mono AND run.priority = 0
+        AND run.blocked_code IS NULL AND (run.lease_owner IS NULL OR run.lease_until <= :mono)
+        AND (run.kind = 'perform'
+            OR (run.agent, run.agent_version) IN (SELECT * FROM unnest(:agents::text[], :agent_versions::text[])))
+    ORDER BY run.ready_at LIMIT :limit FOR NO KEY UPDATE OF run SKIP LOCKED
+), other AS (
     SELECT run.tenant_id, run.id, run.lease_owner, run.ready_at - 60.0 * run.priority AS since FROM run
-    WHERE run.tenant_id = :tenant_id AND run.ready_at IS NOT NULL AND run.ready_at <= :mono
+    WHERE run.tenant_id = :tenant_id AND run.ready_at IS NOT NULL AND run.ready_at <= :mono AND run.priority <> 0
         AND run.blocked_code IS NULL AND (run.lease_owner IS NULL OR run.lease_until <= :mono)
         AND (run.kind = 'perform'
             OR (run.agent, run.agent_version) IN (SELECT * FROM unnest(:agents::text[], :agent_versions::text[])))
     ORDER BY since LIMIT :limit FOR NO KEY UPDATE OF run SKIP LOCKED
+), free AS (
+    SELECT * FROM (SELECT * FROM plain UNION ALL SELECT * FROM other) AS ready ORDER BY since LIMIT :limit
 ), taken AS (
     UPDATE run SET lease_owner = :owner, lease_token = run.lease_token + 1, lease_until = :mono + :lease_s
     FROM free WHERE run.tenant_id = free.tenant_id AND run.id = free.id AND run.tenant_id = :tenant_id

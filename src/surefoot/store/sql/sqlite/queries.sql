@@ -353,15 +353,24 @@ WHERE operation_key.step_id = excluded.step_id OR EXISTS (
 -- Leases --------------------------------------------------------------------------------------------------------------
 
 -- name: claimable_ready
--- Free runs that are ready, longest first, a step of priority being worth a minute. Free: nobody's, or the lease is over (a
--- dead owner's lease ends with the proof).
-SELECT id FROM run
-WHERE tenant_id = :tenant_id AND ready_at <= :now AND blocked_code IS NULL
+-- Free runs that are ready, longest first. Free: nobody's, or the lease is over (a dead owner's lease ends with the proof).
+SELECT id, ready_at AS since FROM run
+WHERE tenant_id = :tenant_id AND ready_at <= :now AND priority = 0 AND blocked_code IS NULL
     AND (lease_owner IS NULL OR lease_until <= :now)
     AND (kind = 'perform' OR EXISTS (
         SELECT 1 FROM json_each(:agents) AS known WHERE known.key = run.agent AND known.value = run.agent_version
     ))
-ORDER BY ready_at - 60.0 * priority LIMIT :limit
+ORDER BY ready_at LIMIT :limit
+
+-- name: claimable_other
+-- The same for runs with a priority, each step of which is worth a minute of waiting.
+SELECT id, ready_at - 60.0 * priority AS since FROM run INDEXED BY run_ready_other
+WHERE tenant_id = :tenant_id AND ready_at <= :now AND priority <> 0 AND blocked_code IS NULL
+    AND (lease_owner IS NULL OR lease_until <= :now)
+    AND (kind = 'perform' OR EXISTS (
+        SELECT 1 FROM json_each(:agents) AS known WHERE known.key = run.agent AND known.value = run.agent_version
+    ))
+ORDER BY since LIMIT :limit
 
 -- name: claimable_awake
 -- The same for runs with a question that has expired.

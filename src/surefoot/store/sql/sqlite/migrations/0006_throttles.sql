@@ -24,3 +24,5 @@ CREATE TABLE throttle_share (
 
 -- Each step up is worth a minute of waiting.
 ALTER TABLE run ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX run_ready_other ON run (tenant_id, ready_at)
+    WHERE priority <> 0 AND ready_at IS NOT NULL AND blocked_code IS NULL;

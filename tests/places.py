@@ -298,7 +298,7 @@ class Place:
                 file.execute("ROLLBACK")
         else:
             with psycopg.connect(self.url) as conn:
-                conn.execute("LOCK TABLE run, step, event IN EXCLUSIVE MODE")
+                conn.execute("LOCK TABLE run, step, event, meta IN EXCLUSIVE MODE")
                 yield
                 conn.rollback()
 

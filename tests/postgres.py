@@ -72,6 +72,7 @@ class Server:
 
     def __init__(self, folder: Path, name: str = "server") -> None:
         self.folder = folder
+        self.name = name
         self.sockets = folder / f"{name}.s"
         self.log = folder / f"{name}.log"
         roomy = RAM.is_dir() and shutil.disk_usage(RAM).free > RAM_FREE_BYTES_MIN
@@ -123,11 +124,30 @@ class Server:
         return True
 
     def stop(self, number: int = signal.SIGQUIT) -> None:
-        """End it: SIGQUIT at once, with a recovery at the next start; SIGINT in order; SIGKILL as a crash does."""
+        """End it: SIGQUIT at once, with a recovery at the next start; SIGINT in order."""
         process, self.process = self.process, None
         if process is not None:
             process.send_signal(number)
             process.wait()
+
+    def kill(self) -> None:
+        """SIGKILL to all of its processes at once: nothing of it does anything any more."""
+        process, self.process = self.process, None
+        assert process is not None
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        # The socket stays as a file, and the next start finds no living owner of it.
+        (self.data / "postmaster.pid").unlink(missing_ok=True)
+
+    def copy_of(self, primary: Server) -> None:
+        """The data of `primary`, as a standby that follows it."""
+        self.prepare()
+        conninfo = f"host={primary.sockets} user={USER} application_name={self.name}"
+        self.run("pg_basebackup", "-d", conninfo, "-D", str(self.data), "-R", "-X", "stream", "-c", "fast", "--no-sync")
+
+    def promote(self) -> None:
+        """From now on it is a primary."""
+        self.run("pg_ctl", "promote", "-w", "-D", str(self.data))
 
     def remove(self) -> None:
         """Stop it and remove its data."""
@@ -152,6 +172,7 @@ class Server:
             user=self._owner,
             group=None if self._owner is None else pwd.getpwnam(self._owner).pw_gid,
             extra_groups=None if self._owner is None else [],
+            process_group=0,
         )
 
     def _reachable(self, found: Path) -> Path:

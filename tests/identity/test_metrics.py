@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -105,13 +104,8 @@ async def test_readiness_tells_of_a_store_that_cannot_be_written(place: Place, m
     async with rig_of(place, monkeypatch) as rig:
         ready = await rig.ask("GET", "/readyz")
         assert (ready.status_code, ready.json()["ready"], ready.json()["store"]) == (200, True, None)
-        held = sqlite3.connect(rig.sf.store.path, isolation_level=None)
-        held.execute("BEGIN IMMEDIATE")
-        try:
+        with place.locked():
             locked = await rig.ask("GET", "/readyz")
-        finally:
-            held.execute("ROLLBACK")
-            held.close()
         assert (locked.status_code, locked.json()["ready"], locked.json()["store"]) == (503, False, "store_locked")
         assert (await rig.ask("GET", "/healthz")).status_code == 200
         assert (await rig.ask("GET", "/readyz")).status_code == 200

@@ -131,13 +131,11 @@ class Server:
             process.wait()
 
     def kill(self) -> None:
-        """SIGKILL to all of its processes at once: nothing of it does anything any more."""
+        """SIGKILL: its sessions end with it, each where it is, and nobody can connect any more."""
         process, self.process = self.process, None
         assert process is not None
-        os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
         process.wait()
-        # The socket stays as a file, and the next start finds no living owner of it.
-        (self.data / "postmaster.pid").unlink(missing_ok=True)
 
     def copy_of(self, primary: Server) -> None:
         """The data of `primary`, as a standby that follows it."""
@@ -172,7 +170,6 @@ class Server:
             user=self._owner,
             group=None if self._owner is None else pwd.getpwnam(self._owner).pw_gid,
             extra_groups=None if self._owner is None else [],
-            process_group=0,
         )
 
     def _reachable(self, found: Path) -> Path:

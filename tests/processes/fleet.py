@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 
 import surefoot
 from surefoot import Agent, Surefoot
@@ -212,3 +213,30 @@ async def kill_many(fleet: Fleet, chance: random.Random, kills: int) -> tuple[Co
             group.create_task(killing())
     await fleet.rest()
     return passed, await fleet.judge()
+
+
+class Outage(Protocol):
+    """Something that befalls the fleet's server; it returns once the server is there again."""
+
+    async def __call__(self) -> None:
+        """Let it happen."""
+        ...
+
+
+async def endure(fleet: Fleet, runs: int, outage: Outage, pause: Callable[[], float]) -> tuple[int, Counter[str]]:
+    """So many runs while the server goes away again and again, `pause()` seconds apart: how often, and what came up."""
+    count = 0
+    keeping = asyncio.ensure_future(fleet.keep_alive())
+    feeding = asyncio.ensure_future(fleet.feed(lambda: len(fleet.run_ids) < runs))
+    try:
+        while not feeding.done():
+            await asyncio.wait([feeding], timeout=pause())
+            if not feeding.done():
+                await outage()
+                count += 1
+        await feeding
+        await fleet.rest()
+    finally:
+        feeding.cancel()
+        keeping.cancel()
+    return count, await fleet.judge()

@@ -86,6 +86,10 @@ const watch = client.watch(run.id, {{ onEvent: (event) => console.log(event.sequ
 console.log((await watch.done).status);
 ```
 
+`examples/` has whole programs, which need no key with `surefoot serve examples/notes.py`: `curl.sh` starts, watches,
+approves, resolves and cancels with curl; `javascript/node.mjs` does it in Node, and `javascript/page.html` is a page of
+your own, behind a small proxy (`javascript/serve.mjs`) that puts it under the server's origin.
+
 ## Endpoints
 """
 

@@ -86,7 +86,7 @@ async def decide(request: Request, text: str) -> Response:
         return await _decide(await _hold(request, text), fields, language)
     except AlreadyDecided:
         held = await _hold(request, text)
-        return _standing(action_view(held.row), language, 409)
+        return _standing(action_view(held.row, language), language, 409)
     except SurefootError as problem:
         return _refusal(problem, language)
     except Problem as problem:
@@ -115,7 +115,7 @@ async def _decide(held: Holding, fields: dict[str, str], language: str) -> Respo
         key=key,
         source=held.source,
     )
-    return _standing(action_view(row), language, 200)
+    return _standing(action_view(row, language), language, 200)
 
 
 def _choice(given: str | None) -> Literal["approve", "reject"]:
@@ -218,9 +218,9 @@ def _log_in_page(request: Request, held: Holding, language: str) -> Response:
 def _standing(action: ActionView, language: str, status: int) -> Response:
     title = t.text("recorded", language)
     if action.decision is None:
-        return _answer(t.page(language, t.text("gone", language, why=action.why or "time")), status)
+        return _answer(t.page(language, action.display.text), status)
     told = t.text(
-        "decided", language, decision=action.decision, name=action.decided_by or "", at=action.decided_at or ""
+        "decided", language, decision=action.display.text, name=action.decided_by or "", at=action.decided_at or ""
     )
     return _answer(t.page(language, title, t.paragraph(told), t.link("/", t.text("inbox", language))), status)
 

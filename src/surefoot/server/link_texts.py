@@ -44,10 +44,9 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
     "enter": {"en": "Log in", "zh-CN": "登录"},
     "recorded": {"en": "Recorded", "zh-CN": "已记录"},
     "decided": {
-        "en": "Decided: {decision} by {name}, {at}.",
-        "zh-CN": "决定：{decision}，决定人 {name}，时间 {at}。",
+        "en": "{decision}, by {name}, {at}.",
+        "zh-CN": "{decision}，决定人 {name}，时间 {at}。",
     },
-    "gone": {"en": "This question is gone ({why}).", "zh-CN": "该问题已失效（{why}）。"},
     "refused": {"en": "That cannot be done", "zh-CN": "无法完成"},
     "link_forged": {
         "en": "This link is not one of this server's, or was cut on its way.",
@@ -56,7 +55,7 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
     "link_expired": {"en": "This link is over.", "zh-CN": "该链接已过期。"},
 }
 _STYLE = (
-    ":root{color-scheme:light dark}"
+    ":root{color-scheme:light dark;background:Canvas;color:CanvasText}"
     "body{font:1rem/1.5 system-ui,sans-serif;max-width:44rem;margin:2rem auto;padding:0 1rem;overflow-wrap:anywhere}"
     "dt{font-weight:600;margin-top:.75rem}dd{margin:0}"
     "pre{white-space:pre-wrap;overflow-wrap:anywhere;border:1px solid;padding:.5rem;margin:0}"

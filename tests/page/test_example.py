@@ -6,7 +6,6 @@ import asyncio
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, expect
@@ -14,6 +13,7 @@ from playwright.async_api import Browser, expect
 from tests.cli.rig import Cli
 from tests.page.browsing import button
 from tests.page.stage import ROOT
+from tests.places import Place
 from tests.server.rig import Served
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.foreign]  # Node
@@ -22,8 +22,8 @@ EXAMPLES = ROOT / "examples"
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    made = Served(Cli(tmp_path), file=str(EXAMPLES / "notes.py"))
+def served(place: Place) -> Iterator[Served]:
+    made = Served(Cli(place), file=str(EXAMPLES / "notes.py"))
     yield made
     made.kill()
 

@@ -7,12 +7,12 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.cli.rig import Cli
 from tests.docs.test_examples import ROOT
+from tests.places import Place
 from tests.server.rig import Served
 from tests.support import eventually_sync
 
@@ -23,9 +23,9 @@ TOKEN = "ada-" + "q7w8" * 10
 
 
 @pytest.fixture(params=["without tokens", "with a token"])
-def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
+def served(request: pytest.FixtureRequest, place: Place) -> Iterator[Served]:
     more = {"SUREFOOT_TOKENS": f"ada admin {TOKEN}"} if request.param == "with a token" else {}
-    made = Served(Cli(tmp_path), more=more, file=str(EXAMPLES / "notes.py"))
+    made = Served(Cli(place), more=more, file=str(EXAMPLES / "notes.py"))
     yield made
     made.kill()
 

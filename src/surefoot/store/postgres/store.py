@@ -292,10 +292,13 @@ class PostgresStore(PostgresAccess):
         return await self._call(lambda server, link: access.commit(server, link, query, params), tells=tells)
 
     def _committed(self, run_ids: Sequence[str] | None) -> None:
+        if run_ids is None:
+            # No news: two workers of one process would wake each other for ever by claims that take nothing.
+            return
         self._watch.bump()
         _commits[self.path] = _commits.get(self.path, 0) + 1
         self._commits_seen += 1
-        if run_ids is not None and self._listener is not None:
+        if self._listener is not None:
             self._listener.tell(run_ids)
 
     def _listen(self) -> None:

@@ -50,7 +50,9 @@ screenshots: $(READY) ## pictures of the web page in build/screenshots
 docs: $(READY) ## make docs/lifecycle.md and docs/api.md anew
 	@$(BIN)/python -m surefoot.core.lifecycle > docs/lifecycle.md.new || { rm -f docs/lifecycle.md.new; exit 1; }
 	@mv docs/lifecycle.md.new docs/lifecycle.md
-	@$(BIN)/python -m surefoot.server.document > docs/api.md.new || { rm -f docs/api.md.new; exit 1; }
+	@$(BIN)/python -m tests.server.exchanges > docs/api-examples.json.new || { rm -f docs/api-examples.json.new; exit 1; }
+	@mv docs/api-examples.json.new docs/api-examples.json
+	@$(BIN)/python -m surefoot.server.document docs/api-examples.json > docs/api.md.new || { rm -f docs/api.md.new; exit 1; }
 	@mv docs/api.md.new docs/api.md
 
 SITE := build/site-venv

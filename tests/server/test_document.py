@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +23,11 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from surefoot.server.callers import Loopback
 from surefoot.server.document import document
+from surefoot.server.factory import create_app
 from tests.places import NewPlace, Place
+from tests.server.exchanges import record, surefoot_of
 from tests.server.rig import Served, serving
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
@@ -39,7 +43,26 @@ CHECKS = [
 
 
 def test_the_page_is_the_document() -> None:
-    assert PAGE.read_text(encoding="utf-8") == document().rstrip() + "\n", "run: make docs"
+    examples = json.loads(PAGE.with_name("api-examples.json").read_text(encoding="utf-8"))
+    assert PAGE.read_text(encoding="utf-8") == document(examples).rstrip() + "\n", "run: make docs"
+
+
+async def test_the_exchanges_of_the_page_are_those_of_a_server(store_url: str) -> None:
+    written = json.loads(PAGE.with_name("api-examples.json").read_text(encoding="utf-8"))
+    async with surefoot_of(store_url) as sf:
+        found = await record(sf)
+        paths = create_app(sf, Loopback("default", "ada")).openapi()["paths"]
+    operations = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
+    assert set(written) == set(found) == operations
+    for operation, exchange in found.items():
+        assert _form(written[operation]) == _form(exchange), f"{operation} answers in another form: make docs"
+        assert re.search(r"^HTTP/1\.1 2\d\d ", exchange, re.MULTILINE), exchange
+
+
+def _form(exchange: str) -> list[str]:
+    """Lines without what differs from one time to the next; what a list or a table holds may be more or less."""
+    kept = re.findall(r'^(?:[A-Z]+ /|HTTP|[A-Za-z-]+: |  "\w+":).*$', exchange, re.MULTILINE)
+    return [re.sub(r"[0-9a-f]{16,}|\d+|(?<=: )(?:\[|\{|null|\").*", "", line) for line in kept]
 
 
 @pytest.fixture(scope="module")

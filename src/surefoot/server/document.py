@@ -1,10 +1,15 @@
-"""docs/api.md, made from the OpenAPI document: `python -m surefoot.server.document > docs/api.md`."""
+"""docs/api.md, made from the OpenAPI document and a file with an exchange for each operation.
+
+python -m surefoot.server.document docs/api-examples.json > docs/api.md
+"""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
+from pathlib import Path
 
 from surefoot.app import Surefoot
 from surefoot.server.callers import Loopback
@@ -15,7 +20,8 @@ from surefoot.server.protocol import HEAD_BYTES_MAX
 HEAD = """\
 # The HTTP API
 
-Made from the OpenAPI document, which a server has at `/openapi.json`. Do not edit it by hand: `make docs`.
+Made from the OpenAPI document, which a server has at `/openapi.json`, and from what a server answered to a request
+of each kind. Do not edit it by hand: `make docs`.
 
 `surefoot serve reviewer.py` gives it on http://127.0.0.1:8100. Bodies and answers are JSON in UTF-8; a body comes with
 `Content-Type: application/json` and has at most {body:,} bytes unless its endpoint says less; the line and the headers
@@ -96,8 +102,8 @@ your own, behind a small proxy (`javascript/serve.mjs`) that puts it under the s
 Json = Mapping[str, object]
 
 
-def document() -> str:
-    """The page, from the app as it is."""
+def document(examples: Mapping[str, str]) -> str:
+    """The page, from the app as it is, with a request and its answer by operation: `POST /v1/runs`."""
     app = create_app(Surefoot("sqlite:///none.db"), Loopback("default", "somebody"))
     made = _object(app.openapi())
     always = ", ".join(f"{status} ({HTTPStatus(status).phrase})" for status in ALWAYS)
@@ -105,6 +111,7 @@ def document() -> str:
     for path, methods in _object(made["paths"]).items():
         for method, operation in _object(methods).items():
             parts.append("\n".join(_operation(method.upper(), path, _object(operation))))
+            parts.append(f"```http\n{examples[f'{method.upper()} {path}']}\n```\n")
     parts.append("## Shapes\n")
     for name, shape in sorted(_object(_object(made["components"])["schemas"]).items()):
         parts.append("\n".join(_shape(name, _object(shape))))
@@ -209,4 +216,4 @@ def _list(value: object) -> list[object]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(document().rstrip() + "\n")
+    sys.stdout.write(document(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))).rstrip() + "\n")

@@ -41,3 +41,20 @@ def test_what_only_reads_answers_and_what_writes_says_why_it_cannot(cli: Cli) ->
         assert full.returncode == 4 and "free space" in full.stdout, (words, full.stdout, full.stderr)
     assert (cli.folder / "surefoot.db").read_bytes() == before
     assert cli.run("actions", "approve", action_id).code == 0, "with space again, everything goes on"
+
+
+def test_a_process_that_may_open_no_more_files_says_what_helps(cli: Cli) -> None:
+    assert cli.json("runs", "list").code == 0
+    told = 0
+    for count in range(6, 24):
+        done = subprocess.run(
+            [sys.executable, "-B", "-m", "surefoot", "runs", "list", "--json"], cwd=cli.folder, env=cli.environment,
+            capture_output=True, text=True, timeout=60,
+            preexec_fn=lambda count=count: resource.setrlimit(resource.RLIMIT_NOFILE, (count, count)),
+        )  # fmt: skip
+        if done.returncode == 0:
+            break
+        if done.stdout:  # with fewer, Python itself does not start
+            assert done.returncode == 4 and "ulimit -n" in done.stdout and "free space" not in done.stdout, done
+            told += 1
+    assert told >= 1 and done.returncode == 0

@@ -10,6 +10,7 @@ import pytest
 
 from surefoot.server.callers import ACTS, Act
 from surefoot.server.protocol import HEAD_BYTES_MAX
+from surefoot.server.tokens import Tokens
 from tests.places import Place
 from tests.server.house import KEY, House, Named, Outside, caller, code_of, house
 from tests.server.watching import Connection
@@ -204,3 +205,23 @@ async def test_what_is_echoed_is_cut(place: Place, outside: Outside) -> None:
             body = {"input": "Go", **members}
             refused: httpx.Response = await at.client.post("/v1/runs", json=body, headers={KEY: "k"})
             assert refused.status_code == 404 and len(refused.content) < 10_000
+
+
+async def test_a_token_that_is_pasted_is_written_down_nowhere(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.writer()]) as at:
+        tokens = Tokens(at.sf.store, at.sf.doors.clock, at.sf.doors.entropy)
+        _, token = await tokens.create("default", "anna", ["admin"])
+        body = {"agent": "writer", "input": f"use {token}", "metadata": {"token": token}}
+        run_id = str((await at.client.post("/v1/runs", json=body, headers={KEY: "k"})).json()["id"])
+        action_id = await at.question(run_id)
+        for path, said in (("messages", {"text": token}), ("signals", {"name": "paid", "value": [token]})):
+            assert (await at.client.post(f"/v1/runs/{run_id}/{path}", json=said)).status_code == 202
+        assert (await at.decide(action_id, "reject", reason=f"because {token}")).status_code == 200
+        await at.until(run_id, "completed")
+        told = [await at.client.get(f"/v1/runs/{run_id}{part}") for part in ("", "/events", "/messages")]
+        told += [await at.client.get(f"/v1/pending-actions/{action_id}")]
+        secret = token.rpartition("_")[2]
+        assert all(secret not in answer.text for answer in told)
+        assert "[redacted:surefoot_token]" in told[2].text and "[redacted:surefoot_token]" in told[3].text
+        signals = [row for row in (await at.sf.store.load("default", run_id)).signals.unread]
+        assert secret.encode() not in await at.sf.store.blob("default", signals[0].ref)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surefoot.core.redact import SECRET_CHARACTERS_MIN, Redactor, safe_error
+from surefoot.core.redact import SECRET_CHARACTERS_MIN, RedactedStream, Redactor, safe_error
 
 CANARY = 'CANARY-1/x+y "z" & ü?=%'
 TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
@@ -202,3 +202,21 @@ def test_a_value_that_was_escaped_again_and_again_is_found(secret: str) -> None:
         for shown in (text, wrapped, repr(text), json.dumps({text: [wrapped]})):
             assert redactor.has_known(shown) == "KEY"
             assert "redacted:KEY" in redactor.text(shown) and redactor.has_known(redactor.text(shown)) is None
+
+
+OWN = "sft_mrswmylvnr2a_01m8ncxxvn8dnz5zjvsh5k5yqt_veck6uz2io4ujfsrodq26cp3vyox3ibawyhxb6sxvdjtip7km6yq"
+
+
+def test_a_token_of_our_own_is_known_by_its_form() -> None:
+    for redactor in (Redactor(), Redactor({"KEY": "another-secret"})):
+        assert redactor.text(f"use {OWN}, please") == "use [redacted:surefoot_token], please"
+        assert redactor.value({"a": [OWN]}) == {"a": ["[redacted:surefoot_token]"]}
+        assert redactor.has_known(f'{{"a": "{OWN}"}}'.encode()) == "surefoot_token"
+        assert redactor.has_known(b'{"a": "sft_"}') is None
+        assert redactor.text("sft_ and sft_x_y") == "sft_ and sft_x_y"
+        assert redactor.patterns(f"use {OWN}") == ("use [redacted:pattern:surefoot_token]", ["surefoot_token"])
+        for step in (1, 3, 50):
+            stream = RedactedStream(redactor)
+            text = f"so use {OWN} as is"
+            shown = "".join(stream.feed(text[i : i + step]) for i in range(0, len(text), step)) + stream.end()
+            assert shown == redactor.text(text), step

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 from surefoot.cli.arguments import COMMANDS, parse, split_json
 from surefoot.cli.output import DONE, INTERRUPTED, UNREACHABLE, CannotWrite, Output, shown
 from surefoot.cli.settings import Settings, check_place, read_settings
-from surefoot.errors import InvalidInput, SurefootError
+from surefoot.errors import InvalidInput, StoreUnavailable, SurefootError
 
 BROKEN_PIPE = 141
 PATHS = ("file", "keep", "output")
@@ -46,6 +47,10 @@ def _answer(words: Sequence[str], out: Output) -> int:
         return BROKEN_PIPE
     except CannotWrite:
         raise
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            return out.bug(error)
+        return out.error(StoreUnavailable(f"{error.strerror}: this process may open no more; raise `ulimit -n`"))
     except Exception as error:
         return out.bug(error)
 

@@ -44,7 +44,13 @@ class Redactor:
         self._digits = self._digits or value.strip().isdigit()
 
     def text(self, text: str) -> str:
-        """`text` with each known value replaced by `[redacted:NAME]`."""
+        """`text` with each known value replaced by `[redacted:NAME]`, and so each token of surefoot's own.
+
+        Such a token is known by its form alone, and is of use to nobody but whoever holds it: no text needs it.
+        """
+        return self._known(_own_token().sub(f"[redacted:{OWN}]", text) if _may_hold_own(text) else text)
+
+    def _known(self, text: str) -> str:
         if not self._forms:
             return text
         if self._holds(text):
@@ -53,13 +59,15 @@ class Redactor:
 
     def value(self, value: object) -> object:
         """A JSON value with `text` applied to its texts, keys and, where a secret is a number, its integers."""
-        return _walk(value, self.text, self._digits) if self._forms else value
+        return _walk(value, self.text, self._digits)
 
     def has_known(self, data: bytes | str) -> str | None:
         """The name of a known value that `data` holds, or None. Such arguments are refused before any approval."""
+        text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+        if _may_hold_own(text) and _own_token().search(text):
+            return OWN
         if not self._forms:
             return None
-        text = data if isinstance(data, str) else data.decode("utf-8", "replace")
         if not self._holds(text):
             squeezed = _squeezed(text)
             if len(squeezed) == len(text) or not self._holds(squeezed):
@@ -79,6 +87,9 @@ class Redactor:
         first = len(text)
         for form in tuple(self._forms):
             first = min(first, _begin_of(form, joined, places, first), _begin_of(form, text, range(len(text)), first))
+        own = _own_beginning().search(text)
+        if own is not None:
+            first = min(first, own.start())
         if first == len(text) and text and ("\ud800" <= text[-1] <= "\udbff"):
             first -= 1
         return first
@@ -98,7 +109,7 @@ class Redactor:
                 return f"[redacted:pattern:{name}]"
             return f"{match['assigned']}[redacted:pattern:{name}]"
 
-        known = self.text(text)
+        known = self._known(text)
         return (_net().sub(replaced, known), flags) if _hint().search(known) else (known, flags)
 
     def patterns_value(self, value: object) -> tuple[object, list[str]]:
@@ -295,6 +306,24 @@ _NET = {
     r"(?:password|passwd|pwd|passphrase|secret|api[_-]?key|access[_-]?key|client[_-]?secret|(?:access|auth|refresh|api)?[_-]?token)[\"']?\s{0,3}[:=]\s{0,3}[\"']?))"
     r"(?!\[redacted)[^\s\"'&,;]{6,400}",
 }
+
+
+OWN = "surefoot_token"
+
+
+def _may_hold_own(text: str) -> bool:
+    return "sft_" in text or "sfs_" in text
+
+
+@cache
+def _own_token() -> re.Pattern[str]:
+    return re.compile(_NET[OWN])
+
+
+@cache
+def _own_beginning() -> re.Pattern[str]:
+    """What may be the beginning of a token at the end of a text."""
+    return re.compile(r"(?<![A-Za-z0-9])s(?:f(?:[ts](?:_[0-9a-z_]{0,490})?)?)?\Z")
 
 
 @cache

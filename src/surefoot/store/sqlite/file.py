@@ -7,6 +7,7 @@ POSIX, all locks that this process has on it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 import struct
@@ -294,7 +295,18 @@ class SqliteFile:
             )
         if isinstance(error, (sqlite3.ProgrammingError, sqlite3.InterfaceError, sqlite3.DataError)):
             return ValueError(f"the store cannot take this value: {error}")
-        return StoreUnavailable(f"{self.path}: {error}. Nothing was written; check the disk and its free space")
+        full = "this process may open no more files: raise `ulimit -n`"
+        what = full if _no_more_files() else "check the disk and its free space"
+        return StoreUnavailable(f"{self.path}: {error}. Nothing was written; {what}")
+
+
+def _no_more_files() -> bool:
+    """SQLite says of a process that has too many files open only that it cannot open this one."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as problem:
+        return problem.errno in (errno.EMFILE, errno.ENFILE)
+    return False
 
 
 def statements(script: str) -> Iterator[str]:

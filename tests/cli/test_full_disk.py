@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
@@ -50,7 +51,7 @@ def test_a_process_that_may_open_no_more_files_says_what_helps(cli: Cli) -> None
         done = subprocess.run(
             [sys.executable, "-B", "-m", "surefoot", "runs", "list", "--json"], cwd=cli.folder, env=cli.environment,
             capture_output=True, text=True, timeout=60,
-            preexec_fn=lambda count=count: resource.setrlimit(resource.RLIMIT_NOFILE, (count, count)),
+            preexec_fn=partial(resource.setrlimit, resource.RLIMIT_NOFILE, (count, count)),
         )  # fmt: skip
         if done.returncode == 0:
             break

@@ -30,6 +30,8 @@ ANSWER_SECONDS_MAX = STATEMENT_SECONDS_MAX + 5.0
 IDLE_SECONDS_MAX = 60.0
 """Inside a transaction, by the server: a process that was stopped holds no locks for longer."""
 PREPARED_MAX = 200
+PLAN_AGAIN_USES = 64
+PLAN_AGAIN_FACTOR = 8
 VERSION_MIN = 140_000
 _STRONG = frozenset({"on", "remote_apply"})
 _WARNINGS = frozenset({"01000", "57P01"})
@@ -51,6 +53,17 @@ class Probe(msgspec.Struct, frozen=True):
     booted: float
 
 
+class _Prepared:
+    """A prepared statement; after `plans_again` uses it is prepared, and so planned, anew."""
+
+    __slots__ = ("plans_again", "statement", "uses")
+
+    def __init__(self, statement: asyncpg.prepared_stmt.PreparedStatement[asyncpg.Record], plans_again: int) -> None:
+        self.statement = statement
+        self.plans_again = plans_again
+        self.uses = 0
+
+
 class Link:
     """A connection that is ready for use. One statement at a time."""
 
@@ -63,14 +76,17 @@ class Link:
         self.texts = texts
         self._connection = connection
         self._bridge = bridge
-        self._prepared: dict[str, asyncpg.prepared_stmt.PreparedStatement[asyncpg.Record]] = {}
+        self._prepared: dict[str, _Prepared] = {}
+        self._prepared_count = 0
         self._warned = ""
         self._settings = ""
         self._inside = False
 
     @classmethod
-    async def open(cls, address: Address, texts: Statements, clock: ServerClock, bridge: Bridge | None) -> Link:
-        """Connect and see whether the server may be relied upon.
+    async def open(
+        cls, address: Address, texts: Statements, clock: ServerClock, bridge: Bridge | None, *, writes: bool = False
+    ) -> Link:
+        """Connect and see whether the server may be relied upon. One that `writes` has its statements planned once.
 
         Raises StoreUnsupported for a server that must not be used, and what the driver raises.
         """
@@ -88,13 +104,13 @@ class Link:
             raise StoreUnavailable(f"{address.name}: the driver does not understand the store's URL") from None
         link = cls(connection, address.name, texts, bridge)
         try:
-            await link._begin(address.pooled, clock)
+            await link._begin(address.pooled, clock, writes)
         except BaseException:
             link.end()
             raise
         return link
 
-    async def _begin(self, pooled: bool, clock: ServerClock) -> None:
+    async def _begin(self, pooled: bool, clock: ServerClock, writes: bool) -> None:
         sent = clock.boot_time()
         (row,) = await self._done(self._connection.fetch(self.texts.text("probe")))
         self.probe = msgspec.convert(dict(row.items()), Probe)
@@ -115,6 +131,8 @@ class Link:
         else:
             idle = {"idle_ms": int(IDLE_SECONDS_MAX * 1000)}
             await self._done(self._connection.execute(self.texts.text("session_settings", **numbers, **idle)))
+            if writes:
+                await self._done(self._connection.execute(self.texts.text("writer_settings")))
 
     def _log(self, connection: object, message: asyncpg.PostgresLogMessage) -> None:
         code = str(getattr(message, "sqlstate", "") or "")
@@ -139,14 +157,22 @@ class Link:
         if self.pooled:
             # Parsed anew with each use: the next transaction may be served by another process of the server.
             return await self._connection.fetch(sql, *values)
-        prepared = self._prepared.pop(sql, None)
-        if prepared is None:
-            prepared = await self._connection.prepare(sql)
-            if len(self._prepared) >= PREPARED_MAX:
-                self._prepared.pop(next(iter(self._prepared)))
-        # The last one used stands last.
-        self._prepared[sql] = prepared
-        return await prepared.fetch(*values)
+        known = self._prepared.get(sql)
+        if known is None or known.uses >= known.plans_again:
+            known = await self._prepare(sql, known)
+        known.uses += 1
+        return await known.statement.fetch(*values)
+
+    async def _prepare(self, sql: str, known: _Prepared | None) -> _Prepared:
+        # Named: without a name the driver would have it parsed anew with each use.
+        self._prepared_count += 1
+        statement = await self._connection.prepare(sql, name=f"surefoot_{self._prepared_count}")
+        if len(self._prepared) >= PREPARED_MAX:
+            self._prepared.pop(next(iter(self._prepared)))
+        # A plan that was made for small tables is bad for large ones, and is not made anew before they are analysed.
+        again = PLAN_AGAIN_USES if known is None else known.plans_again * PLAN_AGAIN_FACTOR
+        self._prepared[sql] = made = _Prepared(statement, again)
+        return made
 
     async def script(self, sql: str) -> None:
         """Statements without values or answers. Raises what the driver raises."""

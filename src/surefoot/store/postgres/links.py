@@ -44,7 +44,7 @@ class Links:
         self._readers = asyncio.Semaphore(READERS_MAX)
         self._closed = False
 
-    async def open(self) -> Link:
+    async def open(self, *, writes: bool = False) -> Link:
         """A new connection; tries again while the server is down, for OUTAGE_SECONDS_MAX.
 
         Raises StoreUnavailable, StoreUnsupported.
@@ -53,7 +53,9 @@ class Links:
         while True:
             self._check_open()
             try:
-                link = await Link.open(self._address, self._texts, self._server_clock, self._bridge)
+                link = await Link.open(
+                    self._address, self._texts, self._server_clock, self._bridge, writes=writes
+                )
                 break
             except Exception as error:
                 if isinstance(error, StoreUnsupported):
@@ -72,7 +74,7 @@ class Links:
     async def writer(self) -> Link:
         """The connection that writes."""
         if self._writer is None or self._writer.closed:
-            self._writer = await self.open()
+            self._writer = await self.open(writes=True)
         return self._writer
 
     @asynccontextmanager

@@ -23,6 +23,8 @@ CHANNEL = "surefoot"
 COALESCE_SECONDS = 0.02
 RUNS_MAX = 100
 """More runs than that are told as "some": a notification holds 8,000 bytes."""
+TELLS_WITHOUT_EAR = 5
+"""A process that writes more often gets a connection for telling; a command that writes once does without."""
 LOST_SECONDS_MIN = 0.5
 LOST_SECONDS_MAX = 10.0
 
@@ -56,6 +58,7 @@ class Listener:
         """Of this process's store: what it tells is not news to itself."""
         self._task: asyncio.Task[None] | None = None
         self._told: set[str] = set()
+        self._tells = 0
         self._telling: asyncio.Task[None] | None = None
 
     @property
@@ -107,6 +110,9 @@ class Listener:
     def tell(self, run_ids: Iterable[str]) -> None:
         """Others may want to look at these runs; with none, at what there is to do."""
         self._told.update(run_ids)
+        self._tells += 1
+        if self._tells == TELLS_WITHOUT_EAR:
+            self.start()
         if self._telling is None:
             self._telling = asyncio.get_running_loop().create_task(self._tell())
 
@@ -123,7 +129,8 @@ class Listener:
     async def _send(self) -> None:
         runs, self._told = sorted(self._told), set()
         told = Told(self._name, runs if len(runs) <= RUNS_MAX else None)
-        params = {"channel": CHANNEL, "payload": msgspec.json.encode(told).decode()}
+        own = 0 if self._link is None else self._link.probe.pid
+        params = {"channel": CHANNEL, "payload": msgspec.json.encode(told).decode(), "own": own}
         # One that is lost costs time only.
         with contextlib.suppress(Exception):
             if self._link is not None:

@@ -21,6 +21,11 @@ SELECT pg_backend_pid() AS pid, current_setting('server_version_num')::bigint AS
 SET synchronous_commit = {synchronous_commit}; SET lock_timeout = {lock_ms}; SET statement_timeout = {statement_ms};
 SET idle_in_transaction_session_timeout = {idle_ms}; SET client_min_messages = warning; SET jit = off
 
+-- name: writer_settings
+-- For the connection that writes: each form of statement is planned once, and goes by an index also where the tables are
+-- still small.
+SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off
+
 -- name: transaction_settings
 -- Behind a pooler: for one transaction, whichever server process serves it.
 BEGIN; SET LOCAL synchronous_commit = {synchronous_commit}; SET LOCAL lock_timeout = {lock_ms};
@@ -1004,13 +1009,17 @@ GROUP BY answered.verdict
 -- Waiting -------------------------------------------------------------------------------------------------------------
 
 -- name: listen
--- For the connection that listens and tells: it writes nothing that has to last, and it may be silent for ever.
-SET synchronous_commit = off; SET idle_session_timeout = 0
+-- For the connection that listens and tells: it is known by its name, writes nothing that has to last, and may be silent.
+SET application_name = 'surefoot listener'; SET synchronous_commit = off; SET idle_session_timeout = 0
 
 -- name: notify
 -- Tells the other processes what has changed, after the commit: inside it, it would make all commits of the database wait
--- for each other.
-SELECT pg_notify(:channel, :payload)
+-- for each other. Where nobody but
+-- :own listens, it writes nothing.
+SELECT pg_notify(:channel, :payload) FROM (
+    SELECT 1 FROM pg_stat_activity
+    WHERE application_name = 'surefoot listener' AND datname = current_database() AND pid <> :own LIMIT 1
+) AS somebody
 
 -- Upkeep --------------------------------------------------------------------------------------------------------------
 

@@ -77,9 +77,14 @@ class Context(msgspec.Struct, frozen=True):
 
     def operation(self, run_id: str, step: Step, attempt: Attempt | None) -> Operation:
         """The operation of a step as its tool sees it; without an attempt it is for looking only."""
-        now = self.doors.clock.now()
+        now = self.store.now()
         sent = [a for a in step.attempts if attempt is None or a.number < attempt.number]
-        end = now.mono + LOOK_TIMEOUT_SECONDS
+        if attempt is None:
+            first_byte = last_byte = self.doors.clock.now().mono + LOOK_TIMEOUT_SECONDS
+        else:
+            # What judges them at the socket is this process's clock, not the store's.
+            first_byte = self.store.local(attempt.first_byte_before)
+            last_byte = self.store.local(attempt.last_byte_before)
         return Operation(
             key=step.operation_key,
             tool=step.tool_name or "",
@@ -90,8 +95,8 @@ class Context(msgspec.Struct, frozen=True):
             first_sent_at=min((a.started.wall for a in step.attempts), default=None),
             search_from=policy.search_from(step, now),
             tenant_id=self.tenant_id,
-            first_byte_before=end if attempt is None else attempt.first_byte_before,
-            last_byte_before=end if attempt is None else attempt.last_byte_before,
+            first_byte_before=first_byte,
+            last_byte_before=last_byte,
             effect=step.rules.effect.value,
             looking=attempt is None,
             earlier_may_be_sent=any(a.possibly_sent for a in sent),

@@ -97,7 +97,7 @@ class Driver:
 
     def renewed(self, until: float) -> None:
         """The lease was renewed; what waited for more of it may begin."""
-        self.held.lease_until = until
+        self.held.keep(until)
         if not self._tasks:
             self._wake()
 
@@ -175,7 +175,7 @@ class Driver:
             await self.ctx.store.release(self.ctx.tenant_id, self.handle.run.id, self.handle.token)
 
     def _until_next(self) -> float:
-        run, now = self.handle.run, self.ctx.doors.clock.now()
+        run, now = self.handle.run, self.ctx.store.now()
         if self._tasks:
             idle = [s for s in run.steps.values() if s.id not in self._tasks]
             due = [s.not_before for s in idle if s.status is StepStatus.pending]
@@ -210,7 +210,7 @@ class Driver:
     async def _advance(self) -> None:
         """One look at everything: expire, start, look after doubt."""
         held = self.held
-        now = self.ctx.doors.clock.now()
+        now = self.ctx.store.now()
         if any(a.expires_wall is not None and now.wall >= a.expires_wall for a in self.handle.run.waiting_actions):
             await self._expire()
         await self._end_unsent()

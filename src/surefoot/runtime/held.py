@@ -38,7 +38,8 @@ class Held:
         self.handle = handle
         self.loop = loop
         handle.on_append = loop.appended
-        self.lease_until = lease_until
+        self.lease_until = ctx.store.local(lease_until)
+        """By this process's boot clock, seconds: what may be believed of it. The store's guard is the last word."""
         self.throttles = throttles
         self.hold_s = HOLD_SECONDS
         """A run that has nothing to do for longer gives its lease back."""
@@ -59,8 +60,18 @@ class Held:
         return self.handle.run
 
     def now(self) -> float:
-        """The boot clock, seconds."""
-        return self.ctx.doors.clock.now().mono
+        """The store's clock, seconds (mono)."""
+        return self.ctx.store.now().mono
+
+    def keep(self, until: float) -> None:
+        """The lease lasts until then, by the store's clock. To be called when the store has just said so."""
+        self.lease_until = self.ctx.store.local(until)
+
+    @property
+    def left_s(self) -> float:
+        """How much of the lease is left at least, seconds, less the margin in which nothing begins."""
+        margin = self.ctx.lease_s * policy.LEASE_MARGIN_FRACTION
+        return self.lease_until - margin - self.ctx.doors.clock.now().mono
 
     # Deciding
 
@@ -81,7 +92,7 @@ class Held:
 
     def start(self, step: Step | None) -> Start | None:
         """What an intent needs right now; None where none may begin: the lease ends soon, or the worker stops."""
-        window = self.lease_until - self.ctx.lease_s * policy.LEASE_MARGIN_FRACTION - self.ctx.store.now().mono
+        window = self.left_s
         if self.stopping or self.lost or window < SEND_WINDOW_SECONDS_MIN or self.handle.token is None:
             return None
         if step is not None and step.id not in self._entered and self._throttled(step):

@@ -150,7 +150,7 @@ class Worker:
 
     async def _until_ready(self) -> float:
         mono, wall = await self.ctx.store.next_wake(self.ctx.tenant_id, self._agents)
-        now = self.ctx.doors.clock.now()
+        now = self.ctx.store.now()
         waits = [IDLE_POLL_SECONDS]
         waits += [mono - now.mono] if mono is not None else []
         waits += [wall - now.wall] if wall is not None else []
@@ -294,7 +294,7 @@ class Worker:
             await self.ctx.store.release(self.ctx.tenant_id, driver.handle.run.id, token)
         except StoreError as problem:
             self.ctx.log(f"run {driver.handle.run.id}: its lease is not given back yet ({problem}); trying again")
-            return self.stopping or self.ctx.store.now().mono >= driver.held.lease_until
+            return self.stopping or self.ctx.doors.clock.now().mono >= driver.held.lease_until
         return True
 
     # Leases
@@ -328,10 +328,8 @@ class Worker:
 
     def _give_up_late_leases(self) -> None:
         """A worker that could not renew resets its calls before the lease ends."""
-        margin = self.ctx.lease_s * policy.LEASE_MARGIN_FRACTION
-        now = self.ctx.store.now().mono
         for driver in self.drivers.values():
-            if driver.held.lease_until - margin - self.ctx.lease_s / 3 <= now:
+            if driver.held.left_s <= self.ctx.lease_s / 3:
                 driver.lose()
 
     def _look_for_stuck(self) -> None:

@@ -92,7 +92,7 @@ async def _blocked(sf: Surefoot) -> Counter[str]:
     for status in (RunStatus.running, RunStatus.reconciling):
         rows = await sf.store.runs(sf.tenant, status=status.value, agent=None, before=None, limit=RUNS_MAX)
         for row in rows:
-            if row.blocked_code is None and blocked_code(row, sf.doors.clock.now()) is not None:
+            if row.blocked_code is None and blocked_code(row, sf.store.now()) is not None:
                 agent = sf.agents.get(row.run.agent)
                 known = row.run.kind == "perform" or (agent is not None and agent.version == row.run.agent_version)
                 found["no_worker" if known else "unknown_agent"] += 1

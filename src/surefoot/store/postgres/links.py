@@ -53,9 +53,7 @@ class Links:
         while True:
             self._check_open()
             try:
-                link = await Link.open(
-                    self._address, self._texts, self._server_clock, self._bridge, writes=writes
-                )
+                link = await Link.open(self._address, self._texts, self._server_clock, self._bridge, writes=writes)
                 break
             except Exception as error:
                 if isinstance(error, StoreUnsupported):

@@ -22,8 +22,8 @@ WINDOW_SECONDS = 60.0
 class ServerClock:
     """Both bounds. Where the clock door is not the system's (tests, simulations), its time is also the store's."""
 
-    def __init__(self, clock: Clock) -> None:
-        self.of_door = type(clock) is not SystemClock
+    def __init__(self, clock: Clock, *, of_door: bool | None = None) -> None:
+        self.of_door = type(clock) is not SystemClock if of_door is None else of_door
         self._clock = clock
         self._read_at = 0.0
         self._received = 0.0

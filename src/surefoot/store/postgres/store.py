@@ -205,8 +205,16 @@ class PostgresStore(PostgresAccess):
 
     async def renew(self, tenant_id: str, tokens: Mapping[str, int], lease_s: float) -> Mapping[str, float]:
         """Lengthen leases; the new ends of those that are still ours."""
+        if not tokens:
+            return {}
         params = {"tenant_id": tenant_id, "run_ids": list(tokens), "tokens": list(tokens.values()), "lease_s": lease_s}
-        return leases.renewed(await self._commit("lease_renew", params, tells=False)) if tokens else {}
+        asked = self._commit("lease_renew", params, tells=False)
+        try:
+            # A server may be silent for longer than a lease lasts: the worker has to know before.
+            rows = await asyncio.wait_for(asked, lease_s / 3)
+        except TimeoutError:
+            raise StoreUnavailable(f"{self.path}: no answer to a renewal in {lease_s / 3:.0f} s") from None
+        return leases.renewed(rows)
 
     async def release(self, tenant_id: str, run_id: str, token: int) -> None:
         """Give a lease back, if it is still ours."""

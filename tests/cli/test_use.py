@@ -97,6 +97,7 @@ def test_an_empty_text_is_wrong_use(cli: Cli, text: str) -> None:
     ("file", "code", "says"),
     [
         ("nobody.py", "file_not_found", "there is no file nobody.py"),
+        ("nobody.py", "file_not_found", "give the file that defines the agent"),
         ("nobody", "file_not_found", "there is no module 'nobody'"),
         ("not-a-module", "file_not_found", "neither a Python file nor"),
         ("agents.py:", "file_not_found", "is not FILE or FILE:name"),

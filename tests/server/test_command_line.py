@@ -19,7 +19,7 @@ from tests.cli.rig import Cli
 from tests.places import NewPlace, Place
 from tests.server.house import Outside, house
 from tests.server.rig import Served, serving
-from tests.support import eventually
+from tests.support import eventually, eventually_sync
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_a_story_by_the_command_line_alone(cli: Cli, web: Served) -> None:
     both(cli, web, "actions", "show", "act_none")
     both(cli, web, "actions", "list", "--run", "run_none")
     late = cli.json("runs", "message", run_id, "thanks", *at)
-    assert (late.code, late.error) == (5, "run_ended")
+    assert (late.code, late.error) == (5, "run_ended") and "--conversation conv_" in late.out
     both(cli, web, "runs", "cancel", run_id)
     both(cli, web, "runs", "retry", run_id)
 
@@ -174,6 +174,26 @@ def test_a_link_says_when_it_leads_to_this_machine_only(cli: Cli, web: Served) -
         told = cli.run("actions", "link", action_id, *words, "--json", more=more)
         assert str(told.record()["url"]).startswith(f"{PLACE}/links/") and told.err == ""
     assert cli.json("actions", "link", action_id, "--public-url", "agents.example").error == "bad_setting"
+
+
+def test_a_server_that_asks_for_a_token_says_how_to_give_it(place: Place) -> None:
+    with serving(place, more={"SUREFOOT_TOKENS": "anna read " + "a" * 40}) as web:
+        cli = Cli(place)
+        for more, code in (({}, "not_signed_in"), ({"SUREFOOT_TOKEN": "b" * 40}, "bad_token")):
+            refused = cli.run("runs", "list", "--url", web.url, "--json", more=more)
+            assert (refused.code, refused.error) == (5, code) and "SUREFOOT_TOKEN" in refused.out
+        assert cli.run("runs", "list", "--url", web.url, more={"SUREFOOT_TOKEN": "a" * 40}).code == 0
+        assert f"the page is {web.url}/ (by token)" in web.log.read_text()
+
+
+def test_the_server_tells_each_event_of_a_run_once(place: Place) -> None:
+    with serving(place) as web:
+        run_id, action_id = web.asked("writer")
+        web.decide(action_id, "approve")
+        web.until(run_id, "completed")
+        eventually_sync(lambda: "The run is completed" in web.log.read_text(), "the story's end")
+        lines = [line for line in web.log.read_text().splitlines() if line.startswith(run_id)]
+        assert len(lines) == len(set(lines)) and sum("The run began" in line for line in lines) == 1, lines
 
 
 class Impatient:

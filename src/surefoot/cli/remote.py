@@ -50,6 +50,14 @@ STATUSES: Mapping[int, type[SurefootError]] = {
 }
 
 
+ADVICE = {
+    "not_signed_in": "the server asks for a token: set SUREFOOT_TOKEN, or give --token; `surefoot tokens create NAME` "
+    "makes one where the server's store is",
+    "bad_token": "the server does not know this token (SUREFOOT_TOKEN, --token), or it was revoked or has expired",
+}
+"""What helps on a command line, where the server speaks to whoever sends requests."""
+
+
 class _Page(msgspec.Struct, Generic[T], frozen=True):
     items: list[T]
     next_cursor: str | None
@@ -337,7 +345,10 @@ async def _whole(answer: httpcore.Response) -> bytes:
             code="server_unreachable",
         ) from None
     kind = CLASSES.get(problem.code) or STATUSES.get(answer.status, SurefootError)
-    raise kind(problem.detail, code=problem.code, details=problem.details)
+    detail = ADVICE.get(problem.code, problem.detail)
+    if problem.code == errors.RunEnded.code and (conversation := problem.details.get("conversation_id")):
+        detail = f"the run has ended: `surefoot runs start AGENT TEXT --conversation {conversation}` goes on"
+    raise kind(detail, code=problem.code, details=problem.details)
 
 
 def _decode(data: bytes, kind: type[T]) -> T:

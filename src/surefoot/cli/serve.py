@@ -46,6 +46,7 @@ def serve(found: argparse.Namespace, settings: Settings, out: Output) -> int:
 
 
 async def _serve(code: UserCode, found: argparse.Namespace, settings: Settings, out: Output) -> End:
+    from surefoot.server.callers import Loopback
     from surefoot.server.factory import create_app
     from surefoot.server.running import Running, is_loopback, listen
 
@@ -62,6 +63,8 @@ async def _serve(code: UserCode, found: argparse.Namespace, settings: Settings, 
         serving.add_done_callback(lambda _: told.set())
         names = ", ".join(a.name for a in code.agents) or "no agent"
         out.note(f"serving {running.url} (process {os.getpid()}) on {sf.store.path}: {names}")
+        asks = "without tokens: who is on this machine is its user" if isinstance(doorman, Loopback) else "by token"
+        out.note(f"the page is {running.url}/ ({asks})")
         end = await _until_over(sf, told, out)
         running.stop()
         await serving

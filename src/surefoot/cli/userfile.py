@@ -19,7 +19,7 @@ from surefoot.core.redact import Redactor
 from surefoot.errors import InvalidInput
 from surefoot.runtime.secrets import EnvironmentSecrets
 
-EXAMPLE = "for example `surefoot worker reviewer.py`"
+EXAMPLE = "give the file that defines the agent, such as reviewer.py"
 
 
 class UserCode(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ def split_place(place: str) -> tuple[str, str | None]:
     if not colon or os.path.exists(place):
         return place, None
     if not where or not name:
-        raise InvalidInput(f"{place!r} is not FILE or FILE:name, {EXAMPLE}", code="file_not_found")
+        raise InvalidInput(f"{place!r} is not FILE or FILE:name; {EXAMPLE}", code="file_not_found")
     return where, name
 
 
@@ -112,7 +112,7 @@ def imported(place: str) -> ModuleType:
         return _import_file(Path(place))
     if not all(part.isidentifier() for part in place.split(".")):
         raise InvalidInput(
-            f"{place!r} is neither a Python file nor the name of a module, {EXAMPLE}", code="file_not_found"
+            f"{place!r} is neither a Python file nor the name of a module; {EXAMPLE}", code="file_not_found"
         )
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
@@ -122,7 +122,7 @@ def imported(place: str) -> ModuleType:
         if problem.name is None or not (place == problem.name or place.startswith(problem.name + ".")):
             raise _failed(place, problem) from None
         raise InvalidInput(
-            f"there is no module {place!r} on the path, and no file of that name in {os.getcwd()}, {EXAMPLE}",
+            f"there is no module {place!r} on the path, and no file of that name in {os.getcwd()}; {EXAMPLE}",
             code="file_not_found",
         ) from None
     except (Exception, SystemExit) as problem:
@@ -132,7 +132,7 @@ def imported(place: str) -> ModuleType:
 def _import_file(path: Path) -> ModuleType:
     file = path.resolve()
     if not file.is_file():
-        raise InvalidInput(f"there is no file {path} (looked in {Path.cwd()}), {EXAMPLE}", code="file_not_found")
+        raise InvalidInput(f"there is no file {path} (looked in {Path.cwd()}); {EXAMPLE}", code="file_not_found")
     if str(file.parent) not in sys.path:
         sys.path.insert(0, str(file.parent))
     name = file.stem if file.stem.isidentifier() and file.stem not in sys.modules else f"surefoot_user_{file.stem}"

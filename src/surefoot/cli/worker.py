@@ -29,6 +29,8 @@ GRACE_SECONDS = 10.0
 REPLACE_GRACE_SECONDS = 3.0
 """The same where a call does not end anyway and the process is replaced."""
 LIVE_RUNS_MAX = 200
+RESTING_RUNS_MAX = 10_000
+"""Of so many runs a worker knows up to where it has told them."""
 
 End = Literal["told", "idle", "unhealthy"]
 
@@ -125,10 +127,12 @@ class Story:
         self._out = out
         self._since = sf.store.now().wall
         self._told: dict[str, int] = {}
+        self._rest: dict[str, int] = {}
+        """Up to where runs were told that nobody drives now: one that goes on is not told from its beginning."""
         worker.on_drive = self._taken
 
     def _taken(self, run_id: str) -> None:
-        self._told.setdefault(run_id, 0)
+        self._told.setdefault(run_id, self._rest.pop(run_id, 0))
 
     async def tell(self) -> None:
         """What is new since the last time."""
@@ -141,7 +145,9 @@ class Story:
             except SurefootError as problem:
                 self._out.note(f"{run_id}: its events cannot be read ({problem.code})")
             if driver is None:
-                self._told.pop(run_id, None)
+                self._rest[run_id] = self._told.pop(run_id)
+                if len(self._rest) > RESTING_RUNS_MAX:
+                    del self._rest[next(iter(self._rest))]
 
     async def _tell_run(self, run_id: str, after: int) -> int:
         while page := await self._sf.store.events(self._sf.tenant, run_id, after, EVENTS_PAGE):

@@ -85,14 +85,6 @@ class Databases:
         server.execute(f"CREATE DATABASE {name} TEMPLATE {template}".encode())
         return name
 
-    def copy(self, name: str, to: str | None = None) -> str:
-        """A copy of a database that nobody uses."""
-        server = self._server()
-        self._count += 1
-        made = to if to is not None else f"t{os.getpid()}_{self._count}"
-        server.execute(f"CREATE DATABASE {made} TEMPLATE {name}".encode())
-        return made
-
     def drop(self, name: str) -> None:
         """Remove a database, whoever still uses it."""
         self._server().execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
@@ -164,6 +156,18 @@ def _as_bytes(value: object) -> bytes:
     return bytes(value) if isinstance(value, bytes | memoryview) else str(value).encode()
 
 
+def _copied(conn: psycopg.Connection, table: str) -> tuple[str, bytes]:
+    """The columns that can be written, and every row of them."""
+    found = conn.execute(
+        "SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute "
+        "WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''",
+        (table,),
+    ).fetchone()
+    assert found is not None
+    with conn.cursor() as cursor, cursor.copy(f"COPY {table} ({found[0]}) TO STDOUT (FORMAT binary)".encode()) as copy:
+        return str(found[0]), b"".join(bytes(part) for part in copy)
+
+
 def bytes_of(value: object) -> bytes:
     """A value that is bytes."""
     assert isinstance(value, bytes)
@@ -192,12 +196,8 @@ class Place:
         self._urls: dict[str, str] = {}
         self._names: list[str] = []
         self._count = 0
-        self._saved = ""
+        self._saved: dict[str, tuple[str, bytes]] = {}
         self._renewed: str | None = None
-
-    @property
-    def _name(self) -> str:
-        return database_of(self.url)
 
     @property
     def url(self) -> str:
@@ -303,13 +303,13 @@ class Place:
                 conn.rollback()
 
     def save(self) -> None:
-        """Keep a copy of the test's store, which nobody uses now."""
+        """Keep a copy of the test's store as it stands."""
         if self.kind == "sqlite":
             with closing(sqlite3.connect(self.path)) as file:
                 self.folder.joinpath("saved").write_bytes(file.serialize())
-        else:
-            self._saved = self._databases.copy(self._name)
-            self._names.append(self._saved)
+            return
+        with psycopg.connect(self.url) as conn:
+            self._saved = {table: _copied(conn, table) for _, table in conn.execute(TABLES).fetchall()}
 
     def put_back(self) -> None:
         """The copy takes the place of the store, which nobody uses now."""
@@ -317,9 +317,12 @@ class Place:
             for extra in self.folder.glob("surefoot.db-*"):
                 extra.unlink()
             self.path.write_bytes(self.folder.joinpath("saved").read_bytes())
-        else:
-            self._databases.drop(self._name)
-            self._databases.copy(self._saved, self._name)
+            return
+        with psycopg.connect(self.url) as conn, conn.cursor() as cursor:
+            for table, (columns, rows) in self._saved.items():
+                cursor.execute(f"DELETE FROM {table}".encode())
+                with cursor.copy(f"COPY {table} ({columns}) FROM STDIN (FORMAT binary)".encode()) as copy:
+                    copy.write(rows)
 
     def contents(self, url: str | None = None) -> Contents:
         """Every row of every table of the test's store, or of another one."""

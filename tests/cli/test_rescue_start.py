@@ -77,6 +77,7 @@ def _seconds_of_floor() -> float:
     return time.perf_counter() - began
 
 
+@pytest.mark.sqlite_only("the demo's stage brings a SQLite file of its own")
 @pytest.mark.real_process
 async def test_an_interrupted_run_is_looked_up_soon_after_the_start_of_a_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

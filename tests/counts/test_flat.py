@@ -10,8 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
+import pytest
+
 from surefoot import Surefoot
 from tests.counts.flat import Sample
+
+pytestmark = pytest.mark.sqlite_only("statements, bytes and syncs are counted where SQLite makes them")
 
 ROOT = Path(__file__).parents[2]
 STEPS = 3_000

@@ -13,7 +13,10 @@ from tests.counts.tracing import Line, traced
 
 SYNCS = ("fsync", "fdatasync")
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="system calls are counted by Linux's ptrace")
+pytestmark = [
+    pytest.mark.sqlite_only("statements, bytes and syncs are counted where SQLite makes them"),
+    pytest.mark.skipif(sys.platform != "linux", reason="system calls are counted by Linux's ptrace"),
+]
 
 
 async def _counted(folder: Path, *words: str) -> list[Line]:

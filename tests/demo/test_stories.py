@@ -17,7 +17,7 @@ from surefoot.cli.arguments import STORIES
 from surefoot.demo.stories import STORIES as PLAYED
 from tests.testing.processes import process
 
-pytestmark = pytest.mark.real_process
+pytestmark = [pytest.mark.sqlite_only("the demo brings a SQLite file of its own"), pytest.mark.real_process]
 SOURCE = Path(surefoot.__file__).parents[1]
 SECONDS_MAX = 150
 

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-import sqlite3
 from collections.abc import Callable, Mapping
-from contextlib import closing
-from pathlib import Path
 
 import httpcore
 import msgspec
@@ -30,6 +27,7 @@ from surefoot.testing.story import API_URL, HEADERS, NUMBER, REPO, charge, send_
 from surefoot.testing.virtual import Network, Trip
 from surefoot.testing.wire import WireRequest
 from surefoot.testing.world import World
+from tests.places import Place
 
 COMMENTS = f"/repos/{REPO}/issues/{NUMBER}/comments"
 WAIT_SECONDS = 1_200.0
@@ -112,8 +110,9 @@ class Tally(msgspec.Struct, frozen=True):
 class Play(Network):
     """One play. A row of the matrix is a function that prepares one."""
 
-    def __init__(self, column: Column, *, deletions_leave_a_trace: bool = False) -> None:
+    def __init__(self, column: Column, place: Place, *, deletions_leave_a_trace: bool = False) -> None:
         super().__init__()
+        self.place = place
         self.column = column
         self.world = World(deletion_events=deletions_leave_a_trace)
         self.world.add_pull(REPO, NUMBER, title="Handle None", body="It crashed.")
@@ -154,7 +153,7 @@ class Play(Network):
 
     def tally(self) -> Tally:
         """Play it and count."""
-        with Stage(Cast(self._agents)) as stage:
+        with Stage(Cast(self._agents), self.place.url) as stage:
             self._stage = stage
             try:
                 for number in range(self.workers):
@@ -265,16 +264,11 @@ class Play(Network):
 
     # Backups
 
-    def backup(self) -> Path:
-        """A copy of the store as it stands, made as `sqlite3 app.db '.backup copy.db'` makes one."""
-        assert self._stage is not None
-        copy = self._stage.path.with_name("copy.db")
-        copy.unlink(missing_ok=True)
-        with closing(sqlite3.connect(self._stage.path)) as live, closing(sqlite3.connect(copy)) as kept:
-            live.backup(kept)
-        return copy
+    def backup(self) -> None:
+        """A copy of the store as it stands is kept."""
+        self.place.save()
 
-    def restore(self, copy: Path) -> None:
+    def restore(self) -> None:
         """Every process ends, the copy takes the place of the store, and a new worker starts."""
         assert self._stage is not None
         self._restarting = False
@@ -282,9 +276,7 @@ class Play(Network):
             process.kill()
         self.pass_time(2.0)
         self._restarting = True
-        for end in ("-wal", "-shm"):
-            self._stage.path.with_name(self._stage.path.name + end).unlink(missing_ok=True)
-        copy.replace(self._stage.path)
+        self.place.put_back()
         self._add_worker("restored")
 
 

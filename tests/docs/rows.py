@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from surefoot.testing import faults as f
 from surefoot.testing.story import NUMBER, REPO
@@ -119,21 +118,19 @@ def deleted_without_trace(play: Play) -> None:
 
 def restored_from_before(play: Play) -> None:
     """The copy was made when the call was approved and not yet begun."""
-    copies: list[Path] = []
-    play.on_approval = lambda: copies.append(play.backup())
-    play.story = lambda: _and_restored(play, copies)
+    play.on_approval = play.backup
+    play.story = lambda: _and_restored(play)
 
 
 def restored_from_between(play: Play) -> None:
     """The copy was made while the call was under way."""
-    copies: list[Path] = []
-    play.at["http.send", "after"] = lambda process: copies.append(play.backup())
-    play.story = lambda: _and_restored(play, copies)
+    play.at["http.send", "after"] = lambda process: play.backup()
+    play.story = lambda: _and_restored(play)
 
 
-def _and_restored(play: Play, copies: list[Path]) -> None:
+def _and_restored(play: Play) -> None:
     play.to_the_end()
-    play.restore(copies[0])
+    play.restore()
     play.settle()
 
 

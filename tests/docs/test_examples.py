@@ -10,6 +10,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.places import Place
+
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^(?P<run><!-- run -->\n\s*)?```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN_SECONDS_MAX = 60
@@ -63,16 +65,15 @@ def test_blocks_compile() -> None:
         compile(block.code, block.place, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
 
 
-def test_runnable_blocks_run(tmp_path: Path) -> None:
+def test_runnable_blocks_run(place: Place) -> None:
     for number, block in enumerate(block for block in _blocks() if block.runs):
-        place = tmp_path / str(number)
-        place.mkdir()
-        script = place / "example.py"
+        own = place.inside(str(number))
+        script = own.folder / "example.py"
         script.write_text(block.code, encoding="utf-8")
         done = subprocess.run(
             [sys.executable, "-W", "error", str(script)],
-            cwd=place,
-            env={**os.environ, "SUREFOOT_STORE": f"sqlite:///{place}/surefoot.db"},
+            cwd=own.folder,
+            env={**os.environ, **own.environ},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -12,6 +12,7 @@ import pytest
 from tests.docs.matrix import COLUMNS, Play
 from tests.docs.rows import ROWS
 from tests.docs.test_examples import ROOT
+from tests.places import Place
 
 
 class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,9 +48,9 @@ CELLS = [(row.key, column, name) for row in MATRIX.rows for column, name in row.
 
 
 @pytest.mark.parametrize(("key", "column", "name"), CELLS, ids=[f"{key}-{column}" for key, column, _ in CELLS])
-def test_cell(key: str, column: str, name: str) -> None:
+def test_cell(key: str, column: str, name: str, place: Place) -> None:
     outcome = MATRIX.outcomes[name]
-    play = Play(COLUMNS[column])
+    play = Play(COLUMNS[column], place)
     ROWS[key](play)
     seen = play.tally()
     effects = 0 if column == "read" else outcome.effects

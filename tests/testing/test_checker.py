@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -18,9 +17,9 @@ from surefoot.core.marker import append_marker
 from surefoot.core.payloads import Ask, BlobPut, MessageBody
 from surefoot.core.reconcile import Look, ask_what_happened, believe_person
 from surefoot.core.state import ActionKind, Resolution, Run, StepStatus
-from surefoot.doors import SystemClock
-from surefoot.store.port import ActionRow, Append, Create, MessageRow, RunRow, StepRow
-from surefoot.store.sqlite import SqliteStore
+from surefoot.http import system_doors
+from surefoot.store.open import open_store
+from surefoot.store.port import ActionRow, Append, Create, MessageRow, RunRow, StepRow, Store
 from surefoot.testing.checker import Commit, Lived, Reading, Violation, check, judge, key_of_request, stamp_commits
 from surefoot.testing.wire import Applied, LogEntry, Received, Replied
 from tests.core.play import ABSENT, RULES, WALL, Play
@@ -468,7 +467,7 @@ def test_keys_are_read_from_the_header_or_the_marker() -> None:
 # The store
 
 
-async def written(store: SqliteStore, stage: Stage) -> None:
+async def written(store: Store, stage: Stage) -> None:
     """The same history in a store, append by append."""
     recorded = stage.play.recorded
     first = recorded[0]
@@ -494,10 +493,9 @@ async def written(store: SqliteStore, stage: Stage) -> None:
         run = forget_closed(after)
 
 
-async def test_a_store_is_read_and_judged(tmp_path: Path) -> None:
+async def test_a_store_is_read_and_judged(store_url: str) -> None:
     stage = sound()
-    store = SqliteStore(str(tmp_path / "s.db"), SystemClock())
-    await store.open()
+    store = await open_store(store_url, system_doors())
     try:
         commits = stamp_commits(store, stage.log)
         await written(store, stage)

@@ -17,7 +17,7 @@ from surefoot.core.state import ActionKind, AttemptEnd, EffectClass, Step, StepS
 from surefoot.errors import NotAllowed
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Outcome(msgspec.Struct, frozen=True, gc=False):
     """How one attempt of a tool call or a model call ended, sorted by the executor."""
 
     end: Literal["applied", "refused", "not_sent", "in_doubt"]

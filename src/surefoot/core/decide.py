@@ -35,14 +35,14 @@ from surefoot.errors import NotAllowed
 MODEL_RULES = Rules(effect=EffectClass.read, settle_s=0.0, timeout_s=policy.MODEL_TIMEOUT_SECONDS)
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class Refusal(msgspec.Struct, frozen=True, gc=False):
     """Why a proposed call is not executed, in words for the model."""
 
     code: str
     text: str
 
 
-class ProposedCall(msgspec.Struct, frozen=True):
+class ProposedCall(msgspec.Struct, frozen=True, gc=False):
     """A tool call that a model or a caller proposed, checked and hashed, before any question or send."""
 
     tool_name: str
@@ -69,7 +69,7 @@ class ProposedCall(msgspec.Struct, frozen=True):
     """The call only gives the run's result (JSON, redacted): it is answered at once."""
 
 
-class Start(msgspec.Struct, frozen=True):
+class Start(msgspec.Struct, frozen=True, gc=False):
     """What an intent needs from the worker."""
 
     token: int

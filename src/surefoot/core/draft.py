@@ -83,7 +83,8 @@ class Draft:
         self.place_queued()
         if not self.run.ended:
             self.settle_status()
-        elif not self.before.ended:
+        elif not self.before.ended and self.run.turns:
+            # Only an answer of a model leaves something that is kept until then.
             self.carry(TransientDrop())
         self.run = replace(self.run, version=self.before.version + 1)
         return self.run

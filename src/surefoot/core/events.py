@@ -19,7 +19,7 @@ from surefoot.core.state import (
 )
 
 
-class Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
+class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type"):
     """Base of all events."""
 
 

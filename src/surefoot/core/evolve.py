@@ -30,7 +30,7 @@ from surefoot.core.unread import signal_received, signal_taken
 from surefoot.errors import NotAllowed, Unreadable
 
 
-class Recorded(msgspec.Struct, frozen=True):
+class Recorded(msgspec.Struct, frozen=True, gc=False):
     """An event as it was stored."""
 
     run_id: str

@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 
 
-class MessageBody(msgspec.Struct, frozen=True):
+class MessageBody(msgspec.Struct, frozen=True, gc=False):
     """The content of a message named by a message_queued or message_appended event. `body` is JSON, redacted."""
 
     message_id: str
     body: bytes
 
 
-class BlobPut(msgspec.Struct, frozen=True):
+class BlobPut(msgspec.Struct, frozen=True, gc=False):
     """Bytes addressed by content: `ref` is their sha256 in hex. Writing the same bytes twice is one blob."""
 
     ref: str
@@ -20,11 +20,11 @@ class BlobPut(msgspec.Struct, frozen=True):
     retention: str = "request"
 
 
-class TransientDrop(msgspec.Struct, frozen=True):
+class TransientDrop(msgspec.Struct, frozen=True, gc=False):
     """The run's transient blobs go, before the append's own blobs are written."""
 
 
-class StepView(msgspec.Struct, frozen=True):
+class StepView(msgspec.Struct, frozen=True, gc=False):
     """Redacted JSON views of a step's input or output, and its display name; None leaves a column as it is."""
 
     step_id: str
@@ -32,7 +32,7 @@ class StepView(msgspec.Struct, frozen=True):
     safe_output: bytes | None = None
 
 
-class ActionView(msgspec.Struct, frozen=True):
+class ActionView(msgspec.Struct, frozen=True, gc=False):
     """What the person is shown: redacted arguments, and a preview with text, warnings, difference, links; both JSON."""
 
     action_id: str
@@ -40,7 +40,7 @@ class ActionView(msgspec.Struct, frozen=True):
     preview: bytes
 
 
-class ActionAnswer(msgspec.Struct, frozen=True):
+class ActionAnswer(msgspec.Struct, frozen=True, gc=False):
     """What the person answered beside the decision; `reason` is redacted text, `answer` JSON."""
 
     action_id: str
@@ -48,7 +48,7 @@ class ActionAnswer(msgspec.Struct, frozen=True):
     answer: bytes | None = None
 
 
-class EvidenceDetail(msgspec.Struct, frozen=True):
+class EvidenceDetail(msgspec.Struct, frozen=True, gc=False):
     """One row of evidence; `detail` is JSON (how it was looked up, coverage)."""
 
     step_id: str
@@ -61,13 +61,13 @@ class EvidenceDetail(msgspec.Struct, frozen=True):
     detail: bytes
 
 
-class RunResult(msgspec.Struct, frozen=True):
+class RunResult(msgspec.Struct, frozen=True, gc=False):
     """The run's result as redacted JSON."""
 
     result: bytes
 
 
-class ClaimKey(msgspec.Struct, frozen=True):
+class ClaimKey(msgspec.Struct, frozen=True, gc=False):
     """The step takes a business key. The append raises Conflict if another step holds it that has not failed."""
 
     operation_key: str
@@ -80,7 +80,7 @@ Payload = (
 )
 
 
-class Ask(msgspec.Struct, frozen=True):
+class Ask(msgspec.Struct, frozen=True, gc=False):
     """A question to a person, prepared by the runtime: a minted id, what is shown, and how long it stays open."""
 
     action_id: str

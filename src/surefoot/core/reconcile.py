@@ -33,7 +33,7 @@ POLL_SECONDS_MAX = 30.0
 """How rarely a call that has not ended is asked after."""
 
 
-class Look(msgspec.Struct, frozen=True):
+class Look(msgspec.Struct, frozen=True, gc=False):
     """An answer about the world: from a lookup, a webhook, a report, a worker or a person."""
 
     verdict: Literal["found", "absent", "undetermined"]
@@ -51,7 +51,7 @@ class Look(msgspec.Struct, frozen=True):
     """mono (the store's clock), read before the look began: what it did not see then may have come since. None: now."""
 
 
-class Doubt(msgspec.Struct, frozen=True):
+class Doubt(msgspec.Struct, frozen=True, gc=False):
     """What to do about a step in doubt, now or after `delay_s`."""
 
     action: Literal["look", "resend", "believe_person", "ask", "wait"]

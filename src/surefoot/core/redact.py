@@ -110,7 +110,7 @@ class Redactor:
             return f"{match['assigned']}[redacted:pattern:{name}]"
 
         known = self._known(text)
-        return (_net().sub(replaced, known), flags) if _hint().search(known) else (known, flags)
+        return (_net().sub(replaced, known), flags) if _may_hit(known) else (known, flags)
 
     def patterns_value(self, value: object) -> tuple[object, list[str]]:
         """`patterns` over a JSON value; texts under a key such as `password` count as hits too."""
@@ -331,13 +331,18 @@ def _net() -> re.Pattern[str]:
     return re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _NET.items()))
 
 
-@cache
-def _hint() -> re.Pattern[str]:
-    """One cheap look: without any of these words no pattern can hit."""
-    return re.compile(
-        r"PRIVATE KEY|gh[pousr]_|github_pat_|glpat-|xox|sf[ts]_|[srp]k[_-]|whsec|AIza|AKIA|ASIA|eyJ|://"
-        r"|(?i:bearer|basic|token|passw|pwd|passphrase|secret|api[_-]?key|access[_-]?key)"
-    )
+_HINTS = (
+    "private key", "gho_", "ghp_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "sfs_", "sft_", "sk_", "sk-",
+    "rk_", "rk-", "pk_", "pk-", "whsec", "aiza", "akia", "asia", "eyj", "://", "bearer", "basic", "token", "passw",
+    "pwd", "passphrase", "secret", "apikey", "api_key", "api-key", "accesskey", "access_key", "access-key",
+)  # fmt: skip
+"""Without any of these no pattern can hit."""
+
+
+def _may_hit(text: str) -> bool:
+    # Many plain searches are several times faster than one alternation, and nearly every text holds none.
+    lower = text.lower() if text.isascii() else text.casefold()
+    return True in [hint in lower for hint in _HINTS]
 
 
 @cache

@@ -2,6 +2,8 @@
 
 `mono` times count since boot (SQLite) or are the database's clock (PostgreSQL); `wall` times count since 1970 UTC.
 A Run in memory holds its live steps only: those that are open, in doubt, or to be looked up again.
+
+Records of the core are values without cycles, so the garbage collector need not look at them (`gc=False`).
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from enum import StrEnum
 import msgspec
 
 
-class Instant(msgspec.Struct, frozen=True):
+class Instant(msgspec.Struct, frozen=True, gc=False):
     """One reading of both clocks, in seconds: `mono` since boot (runs through sleep), `wall` since 1970 UTC."""
 
     mono: float
@@ -111,7 +113,7 @@ TERMINAL = frozenset({RunStatus.completed, RunStatus.failed, RunStatus.cancelled
 STEP_ENDS = frozenset({StepStatus.succeeded, StepStatus.failed})
 
 
-class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
+class Rules(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """What a tool's declaration means for decisions: the code of now counts, a step keeps that of its creation."""
 
     effect: EffectClass
@@ -126,7 +128,7 @@ class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
     waits_for: WaitsFor | None = None
 
 
-class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
+class Limits(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Budgets of a run: model turns, seconds from its start, tokens sent and got, and what they cost (None: no end)."""
 
     turns_max: int = 100
@@ -135,7 +137,7 @@ class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
     cost_microdollars_max: int | None = None
 
 
-class Attempt(msgspec.Struct, frozen=True):
+class Attempt(msgspec.Struct, frozen=True, gc=False):
     """What one try may have done."""
 
     number: int
@@ -160,7 +162,7 @@ class Attempt(msgspec.Struct, frozen=True):
         return not self.absent and self.end not in (AttemptEnd.not_sent, AttemptEnd.refused)
 
 
-class Step(msgspec.Struct, frozen=True):
+class Step(msgspec.Struct, frozen=True, gc=False):
     """How far one unit of work got. Payloads (input, output, views) live in rows and blobs only."""
 
     id: str
@@ -235,7 +237,7 @@ class Step(msgspec.Struct, frozen=True):
         return len([a for a in self.attempts if a.end not in (AttemptEnd.not_sent, AttemptEnd.refused)])
 
 
-class Action(msgspec.Struct, frozen=True):
+class Action(msgspec.Struct, frozen=True, gc=False):
     """What waits for a person."""
 
     id: str
@@ -253,7 +255,7 @@ class Action(msgspec.Struct, frozen=True):
     decision_key: str | None = None
 
 
-class Signal(msgspec.Struct, frozen=True):
+class Signal(msgspec.Struct, frozen=True, gc=False):
     """A signal that no call has taken yet. `number` is the sequence of its event; the value is a blob under `ref`."""
 
     number: int
@@ -261,7 +263,7 @@ class Signal(msgspec.Struct, frozen=True):
     ref: str
 
 
-class Signals(msgspec.Struct, frozen=True, omit_defaults=True):
+class Signals(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The unread signals of a run, oldest first, and marks of the newest keys, read or not."""
 
     unread: tuple[Signal, ...] = ()
@@ -271,7 +273,7 @@ class Signals(msgspec.Struct, frozen=True, omit_defaults=True):
 NO_SIGNALS = Signals()
 
 
-class Run(msgspec.Struct, frozen=True):
+class Run(msgspec.Struct, frozen=True, gc=False):
     """Where the whole task stands, with its live steps and the actions that matter to them."""
 
     tenant_id: str

@@ -9,7 +9,7 @@ from surefoot.core.events import StepSucceeded
 from surefoot.core.state import Limits, Run
 
 
-class Spent(msgspec.Struct, frozen=True):
+class Spent(msgspec.Struct, frozen=True, gc=False):
     """What one answer of the model came to; the cost in millionths of a dollar, 0 where no price is known."""
 
     input_tokens: int = 0

@@ -250,7 +250,7 @@ class Driver:
                 self._spawn(step_id, self._work(step))
 
     def _spawn(self, key: str, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.ensure_future(work)
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks[key] = task
         task.add_done_callback(self._ended)
 

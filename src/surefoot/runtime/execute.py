@@ -63,7 +63,7 @@ class Call:
                 # One tool does not end the worker of all the others.
                 raise RuntimeError(type(problem).__name__) from problem
 
-        return asyncio.ensure_future(run())
+        return asyncio.get_running_loop().create_task(run())
 
     @staticmethod
     def _in_thread(function: Callable[[], object]) -> asyncio.Future[object]:

@@ -209,7 +209,7 @@ class Worker:
         self.drivers[run_id] = driver
         if self.on_drive is not None:
             self.on_drive(run_id)
-        task = asyncio.ensure_future(self._drive(driver, begun))
+        task = asyncio.get_running_loop().create_task(self._drive(driver, begun))
         self._drives[run_id] = task
 
     def _cannot_drive(self, run: Run) -> str | None:

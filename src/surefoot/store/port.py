@@ -51,7 +51,7 @@ ANOTHER_BOOT_MONO = -1e18
 far the clocks drifted since cannot be judged. `started.wall` stays."""
 
 
-class Append(msgspec.Struct, frozen=True):
+class Append(msgspec.Struct, frozen=True, gc=False):
     """One decision to be written.
 
     Guards, all checked in the transaction by the store's own clock: the row's version is `before.version`; with a
@@ -72,7 +72,7 @@ class Append(msgspec.Struct, frozen=True):
     """The lease ends with this append."""
 
 
-class Create(msgspec.Struct, frozen=True):
+class Create(msgspec.Struct, frozen=True, gc=False):
     """A new run with its first events (run_started first). Same guards as none: the row must not exist."""
 
     after: Run
@@ -93,7 +93,7 @@ class Create(msgspec.Struct, frozen=True):
     lease_s: float = 0.0
 
 
-class Claimed(msgspec.Struct, frozen=True):
+class Claimed(msgspec.Struct, frozen=True, gc=False):
     """A lease that was won."""
 
     run_id: str
@@ -104,7 +104,7 @@ class Claimed(msgspec.Struct, frozen=True):
     """The previous owner's process is proven dead: its attempts have ended."""
 
 
-class MessageRow(msgspec.Struct, frozen=True):
+class MessageRow(msgspec.Struct, frozen=True, gc=False):
     """A message as it stands in the conversation; position None while it is queued. `body` is JSON."""
 
     id: str
@@ -118,7 +118,7 @@ class MessageRow(msgspec.Struct, frozen=True):
     created_at: float
 
 
-class StepRow(msgspec.Struct, frozen=True):
+class StepRow(msgspec.Struct, frozen=True, gc=False):
     """A step with its redacted views and times (wall)."""
 
     step: Step
@@ -159,7 +159,7 @@ class EvidenceRow(msgspec.Struct, frozen=True):
     created_at: float
 
 
-class RunRow(msgspec.Struct, frozen=True):
+class RunRow(msgspec.Struct, frozen=True, gc=False):
     """A run for listing and snapshots; `run` holds its live steps only."""
 
     run: Run

@@ -14,7 +14,6 @@ from surefoot.store.refusals import (
     made_first,
     message_placed,
     parent_ended,
-    run_exists,
 )
 from surefoot.store.rows import Written, append_rows, create_rows, guard_values, run_values
 from surefoot.store.sqlite.file import SqliteFile
@@ -57,15 +56,17 @@ class CreateJob(Job[str]):
         self._written = create_rows(create)
 
     def write(self, tx: Transaction) -> str:
-        """Look first: this transaction is the only writer, so what is looked at stays."""
+        """Look first: this transaction is the only writer, so what is looked at stays.
+
+        That ids are new is left to the unique keys, which replay the batch one by one where they are not.
+        """
         create = self._create
         made_first = self._made_first(tx.file)
         if made_first is not None:
             return made_first
-        self._check_conversation(tx.file)
+        if not create.new_conversation:
+            self._check_conversation(tx.file)
         self._check_parent(tx.file)
-        if tx.file.value("run_exists", {"tenant_id": create.after.tenant_id, "run_id": create.after.id}):
-            raise run_exists(create.after.id)
         now = tx.clock.now()
         tx.file.run("run_insert", run_values(create, self._owner, now))
         if self._owner is not None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from benchmarks.machine import Conditions, conditions
-from benchmarks.peers import PEERS, Peers
+from benchmarks.peers import NAMES, Peers
 from benchmarks.programs.counted import PerStep
 from benchmarks.programs.lanes import Sample
 from benchmarks.rounds import LOOP, OURS, PERFORM, ROOT, Program, ProgramFailed, environment, fresh_folder, run_program
@@ -57,7 +57,9 @@ class Counts:
 def measure(peers: Peers, tell: Callable[[str], None]) -> Counts:
     """Raises ProgramFailed, also where the system lets nobody trace a child."""
     on, rows = conditions(), []
-    peer_programs = [program for program in peers.programs() if not program.what.endswith("-threads")]
+    peer_programs = [
+        program for program in peers.programs() if program.store == "sqlite" and not program.what.endswith("-threads")
+    ]
     cells = [(program, at_once) for program in OURS for at_once in RUNS]
     # Peers join no commits of different runs, so more of them at once change nothing but the time that tracing takes.
     for program, at_once in [*cells, *((program, 1) for program in peer_programs)]:
@@ -164,7 +166,7 @@ def section(counts: Counts) -> str:
         "statements and bytes to their limits at every change."
     )
     turns = ", ".join(f"{value:.2f} with {at_once} at once" for at_once, value in counts.turn_syncs.items())
-    missing = [f"**{PEERS[name]} is missing**: {why}" for name, why in counts.missing.items()]
+    missing = [f"**{NAMES[name]} is missing**: {why}" for name, why in counts.missing.items()]
     return "\n\n".join([*missing, text, grid(head, rows), f"Syncs a turn of the whole loop: {turns}."])
 
 

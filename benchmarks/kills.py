@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.machine import Conditions, conditions
-from benchmarks.peers import PEERS, Peers, version
+from benchmarks.peers import NAMES, PEERS, Peers, version
 from benchmarks.rounds import fresh_folder
 from benchmarks.tables import Judged, grid
 from benchmarks.target import Target, play
@@ -51,7 +51,7 @@ class Kills:
 
 def programs_of(peers: Peers) -> list[tuple[str, Path, str]]:
     """Label, Python and module of each engine's kill program."""
-    found = [(f"{PEERS[name]} {version(name)}", python, f"kill_{name}") for name, python in peers.pythons.items()]
+    found = [(f"{PEERS[name]} {version(name)}", python, f"kill_{name}") for name, python in peers.on_files().items()]
     return [(SUREFOOT, Path(sys.executable), "kill_ours"), *found]
 
 
@@ -92,7 +92,7 @@ def section(kills: Kills) -> str:
         seconds = " / ".join(f"{tests[before].seconds:.2f} s" for before in (True, False))
         rows.append((label, _words(tests[True]), _words(tests[False]), seconds))
     head = ("", "killed before the request", "killed after it, response lost", "restart to the end (before / after)")
-    missing = [f"**{PEERS[name]} is missing**: {why}" for name, why in kills.missing.items()]
+    missing = [f"**{NAMES[name]} is missing**: {why}" for name, why in kills.missing.items()]
     return "\n\n".join([*missing, grid(head, rows)])
 
 

@@ -29,10 +29,11 @@ class Conditions:
     python: str
     sqlite: str
     load: float
+    postgres: str = ""
 
 
-def conditions() -> Conditions:
-    """Of now."""
+def conditions(postgres: str = "") -> Conditions:
+    """Of now; the version of PostgreSQL where it is measured."""
     return Conditions(
         day=datetime.now(UTC).strftime("%Y-%m-%d"),
         commit=_commit(),
@@ -44,6 +45,7 @@ def conditions() -> Conditions:
         python=platform.python_version(),
         sqlite=sqlite3.sqlite_version,
         load=round(os.getloadavg()[0], 2),
+        postgres=postgres,
     )
 
 
@@ -55,9 +57,10 @@ def was_busy(on: Conditions) -> bool:
 def described(on: Conditions) -> str:
     """One sentence for README.md, and a second one where the machine had other work to do."""
     busy = " **The machine was busy with other work: orders of magnitude, no more.**" if was_busy(on) else ""
+    server = f", PostgreSQL {on.postgres}" if on.postgres else ""
     return (
         f"{on.day}, commit {on.commit}: {on.cores} cores ({on.processor}), {on.memory_gib:g} GiB, {on.system}, "
-        f"{on.filesystem}, Python {on.python}, SQLite {on.sqlite}; load {on.load:g} at the start.{busy}"
+        f"{on.filesystem}, Python {on.python}, SQLite {on.sqlite}{server}; load {on.load:g} at the start.{busy}"
     )
 
 

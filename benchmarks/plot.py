@@ -5,11 +5,12 @@ It has no background and takes its colours from the reader's light or dark setti
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
-from benchmarks.rounds import FLOOR, GROUPED
+from benchmarks.rounds import FLOOR, GROUPED, STORES
 from benchmarks.speed import STEPS, Speed
 from benchmarks.summary import Line, Spread, lines
 
@@ -37,10 +38,11 @@ def drawn(speed: Speed) -> str:
     table = [line for line in lines(speed.measured) if line.steps == STEPS]
     parts: list[str] = []
     top = MARGIN
-    for at_once, title in PANELS:
-        rows = [(line, value) for line in table if line.at_once == at_once if (value := _ratio(line)) is not None]
+    for (at_once, title), store in itertools.product(PANELS, STORES):
+        shown = [line for line in table if (line.at_once, line.store) == (at_once, store)]
+        rows = [(line, value) for line in shown if (value := _ratio(line)) is not None]
         if rows:
-            parts.append(_panel(top, title, rows))
+            parts.append(_panel(top, f"{STORES[store]}: {title}", rows))
             top += HEAD + ROW * len(rows) + MARGIN
     width = LABEL_WIDTH + BAR_WIDTH + 90
     about = "Steps a second as ratios to the floors"

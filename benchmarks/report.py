@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks import counts, kills, speed, starts, storage, waiting
+from benchmarks import counts, kills, speed, starts, storage, waiting, workers
 from benchmarks.counts import Counts
 from benchmarks.kills import Kills
 from benchmarks.machine import Conditions, described, was_busy
@@ -17,6 +17,7 @@ from benchmarks.starts import Starts
 from benchmarks.storage import Storage
 from benchmarks.tables import Judged, bars
 from benchmarks.waiting import Waiting
+from benchmarks.workers import Workers
 
 HERE = Path(__file__).parent
 RESULTS, README, PICTURE = HERE / "results.json", HERE / "README.md", HERE / "speed.svg"
@@ -38,6 +39,7 @@ class Results:
     starts: Starts | None = None
     storage: Storage | None = None
     waiting: Waiting | None = None
+    workers: Workers | None = None
 
 
 def load() -> Results:
@@ -69,6 +71,9 @@ def figures(results: Results) -> str:
     if results.speed is not None:
         judged += speed.judged(results.speed)
         parts += _part("Steps a second", results.speed.on, f"{SHOWN}\n\n{speed.section(results.speed)}")
+    if results.workers is not None:
+        judged += workers.judged(results.workers)
+        parts += _part("Worker processes on PostgreSQL", results.workers.on, workers.section(results.workers))
     if results.counts is not None:
         judged += counts.judged(results.counts)
         parts += _part("What no machine changes", results.counts.on, counts.section(results.counts))
@@ -86,7 +91,7 @@ def figures(results: Results) -> str:
         parts += _part("Kill tests", results.kills.on, kills.section(results.kills))
     if not parts:
         return "Nothing was measured yet."
-    timed = (results.speed, results.starts, results.waiting)
+    timed = (results.speed, results.workers, results.starts, results.waiting)
     busy = [BUSY] if any(part is not None and was_busy(part.on) for part in timed) else []
     return "\n\n".join(["## Bars", *busy, bars(judged), *parts])
 

@@ -6,9 +6,11 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -18,6 +20,8 @@ ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "bench"
 """Virtual environments of the peers and the databases under test: on the disk that is measured."""
 PROGRAM_SECONDS_MAX = 300.0
+SECRET = "the-keyring-of-a-benchmark-is-known"
+"""On SQLite it would be made beside the file; on PostgreSQL every process has to be given the same."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,10 @@ class Program:
     module: str
     what: str
     python: Path = Path(sys.executable)
+    store: str = "sqlite"
+    """Beside whose floor it stands."""
+    own_server: bool = False
+    """It brings what it stores in, and only needs a folder for it."""
 
 
 FLOOR = Program("floor: two commits a step", "floors", "floor")
@@ -35,6 +43,7 @@ GROUPED = Program("grouped floor", "floors", "floor-grouped")
 PERFORM = Program("surefoot `perform()`", "ours", "perform")
 LOOP = Program("surefoot, whole loop", "ours", "loop")
 OURS = (FLOOR, GROUPED, PERFORM, LOOP)
+STORES = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
 
 
 @dataclass(frozen=True)
@@ -61,6 +70,19 @@ class Measured:
     steps: int
     at_once: int
     samples: list[Sample]
+    store: str = "sqlite"
+
+
+class DatabaseMaker(Protocol):
+    """What makes databases: benchmarks.postgres.Databases."""
+
+    def fresh(self, template: str = "") -> str:
+        """The URL of a new one."""
+        ...
+
+    def drop(self, url: str) -> None:
+        """It is not needed any more."""
+        ...
 
 
 class ProgramFailed(Exception):
@@ -78,7 +100,7 @@ def fresh_folder(name: str) -> Path:
 def environment() -> dict[str, str]:
     """Of all programs under measurement. Compiled files are kept, as an installed package has them."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {**kept, "PYTHONPATH": str(ROOT)}
+    return {**kept, "PYTHONPATH": str(ROOT), "SUREFOOT_SECRET": SECRET}
 
 
 def run_program(python: Path, module: str, *words: str, timeout: float = PROGRAM_SECONDS_MAX) -> bytes:
@@ -93,19 +115,41 @@ def run_program(python: Path, module: str, *words: str, timeout: float = PROGRAM
     return done.stdout.strip().splitlines()[-1]
 
 
-def sample_of(program: Program, shape: Shape, effort: Effort) -> Sample:
+@contextmanager
+def fresh_place(program: Program, name: str, databases: DatabaseMaker | None) -> Iterator[str]:
+    """An empty folder, or the URL of an empty database, for as long as this lasts."""
+    if program.store == "sqlite" or program.own_server:
+        folder = fresh_folder(name)
+        yield str(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        assert databases is not None, "programs on PostgreSQL are measured where it runs"
+        url = databases.fresh()
+        yield url
+        databases.drop(url)
+
+
+def on_both(programs: Sequence[Program], databases: DatabaseMaker | None) -> list[Program]:
+    """Programs on SQLite, and the same ones on PostgreSQL where it runs."""
+    return [*programs, *([] if databases is None else [replace(program, store="postgres") for program in programs])]
+
+
+def sample_of(program: Program, shape: Shape, effort: Effort, databases: DatabaseMaker | None) -> Sample:
     """One cell, once, on an empty database. Raises ProgramFailed."""
     steps, at_once = shape
-    folder = fresh_folder("speed")
     runs = max(effort.runs_min, at_once)
-    words = (program.what, str(folder), str(steps), str(at_once), str(runs), str(effort.seconds_min))
-    line = run_program(program.python, program.module, *words)
-    shutil.rmtree(folder)
+    with fresh_place(program, "speed", databases) as place:
+        words = (program.what, place, str(steps), str(at_once), str(runs), str(effort.seconds_min))
+        line = run_program(program.python, program.module, *words)
     return msgspec.json.decode(line, type=Sample)
 
 
 def measure_rounds(
-    programs: Sequence[Program], shapes: Sequence[Shape], effort: Effort, tell: Callable[[str], None]
+    programs: Sequence[Program],
+    shapes: Sequence[Shape],
+    effort: Effort,
+    databases: DatabaseMaker | None,
+    tell: Callable[[str], None],
 ) -> list[Measured]:
     """All programs in all shapes, interleaved. Raises ProgramFailed."""
     samples: dict[tuple[Shape, Program], list[Sample]] = {
@@ -115,9 +159,12 @@ def measure_rounds(
         order = programs if number % 2 == 0 else programs[::-1]
         for shape in shapes:
             for program in order:
-                sample = sample_of(program, shape, effort)
+                sample = sample_of(program, shape, effort, databases)
                 samples[shape, program].append(sample)
                 rate = sample.steps_done / sample.seconds
-                what = f"{program.label}, {shape[1]} x {shape[0]} steps: {rate:,.0f} steps/s"
+                where = STORES[program.store]
+                what = f"{where}: {program.label}, {shape[1]} x {shape[0]} steps: {rate:,.0f} steps/s"
                 tell(f"round {number + 1}/{effort.rounds}  {what}  (others used {sample.others:.1f} cores)")
-    return [Measured(program.label, shape[0], shape[1], found) for (shape, program), found in samples.items()]
+    return [
+        Measured(program.label, shape[0], shape[1], found, program.store) for (shape, program), found in samples.items()
+    ]

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.machine import Conditions, conditions
-from benchmarks.peers import PEERS, Peers
-from benchmarks.rounds import FLOOR, GROUPED, LOOP, OURS, PERFORM, Effort, Measured, Shape, measure_rounds
+from benchmarks.peers import NAMES, Peers
+from benchmarks.postgres import Databases, version_of
+from benchmarks.rounds import (
+    FLOOR,
+    GROUPED,
+    LOOP,
+    OURS,
+    PERFORM,
+    STORES,
+    Effort,
+    Measured,
+    Shape,
+    measure_rounds,
+    on_both,
+)
 from benchmarks.summary import Line, lines
 from benchmarks.tables import Judged, grid, number, ratio, with_spread
 
@@ -30,6 +44,7 @@ class Speed:
 class Bar:
     """The ratio of a row to a floor that is to be reached, first and in the end."""
 
+    store: str
     program: str
     at_once: int
     floor: str
@@ -38,22 +53,29 @@ class Bar:
 
 
 BARS = (
-    Bar(PERFORM.label, 1, FLOOR.label, 0.6, 1.1),
-    Bar(LOOP.label, 1, FLOOR.label, 0.6, 1.1),
-    Bar(PERFORM.label, 64, GROUPED.label, 0.2, 0.5),
-    Bar(LOOP.label, 64, GROUPED.label, 0.2, 0.5),
+    Bar("sqlite", PERFORM.label, 1, FLOOR.label, 0.6, 1.1),
+    Bar("sqlite", LOOP.label, 1, FLOOR.label, 0.6, 1.1),
+    Bar("sqlite", PERFORM.label, 64, GROUPED.label, 0.2, 0.5),
+    Bar("sqlite", LOOP.label, 64, GROUPED.label, 0.2, 0.5),
+    Bar("postgres", PERFORM.label, 1, FLOOR.label, 0.5, 0.85),
+    Bar("postgres", LOOP.label, 1, FLOOR.label, 0.5, 0.85),
+    Bar("postgres", PERFORM.label, 64, GROUPED.label, 0.15, 0.4),
+    Bar("postgres", LOOP.label, 64, GROUPED.label, 0.15, 0.4),
 )
 
 
-def measure(peers: Peers, shapes: Sequence[Shape], effort: Effort, tell: Callable[[str], None]) -> Speed:
+def measure(
+    peers: Peers, databases: Databases | None, shapes: Sequence[Shape], effort: Effort, tell: Callable[[str], None]
+) -> Speed:
     """All rows in all shapes. Raises ProgramFailed."""
-    on = conditions()
-    found = measure_rounds([*OURS, *peers.programs()], shapes, effort, tell)
+    on = conditions(version_of(databases))
+    others = [program for program in peers.programs() if program.store == "sqlite" or databases is not None]
+    found = measure_rounds([*on_both(OURS, databases), *others], shapes, effort, databases, tell)
     return Speed(on, effort, found, dict(peers.missing))
 
 
 def section(speed: Speed) -> str:
-    """One table for each number of steps and of runs at once."""
+    """One table for each number of steps and of runs at once, and for each store."""
     table = lines(speed.measured)
     shapes = list(dict.fromkeys((line.steps, line.at_once) for line in table))
     effort = speed.effort
@@ -62,13 +84,14 @@ def section(speed: Speed) -> str:
         f"{rounds} interleaved rounds; in each, a cell makes at least {effort.runs_min} runs (and as many as are at "
         f"once) and goes on for at least {effort.seconds_min:g} s. Medians over the rounds [least..most]; ratios are "
         "taken within each round. The gap lies between the works of neighbouring steps of one run; where a run has one "
-        "step, it is the whole run. `others`: cores that other processes used meanwhile.",
-        *(f"**{PEERS[name]} is missing**: {why}" for name, why in speed.missing.items()),
+        "step, it is the whole run. `others`: cores that other processes used meanwhile, a database server among them.",
+        *(f"**{NAMES[name]} is missing**: {why}" for name, why in speed.missing.items()),
     ]
     for steps, at_once in shapes:
         runs = f"runs of {steps} steps" if steps > 1 else "runs of 1 step"
-        parts.append(f"### {at_once} at once, {runs}")
-        parts.append(_table([line for line in table if (line.steps, line.at_once) == (steps, at_once)]))
+        for store, name in STORES.items():
+            rows = [line for line in table if (line.store, line.steps, line.at_once) == (store, steps, at_once)]
+            parts += [f"### {at_once} at once, {runs}, {name}", _table(rows)] if rows else []
     return "\n\n".join(parts)
 
 
@@ -97,20 +120,22 @@ def judged(speed: Speed) -> list[Judged]:
     table = lines(speed.measured)
     found = []
     for bar in BARS:
-        line = _line(table, bar.program, bar.at_once)
+        line = _line(table, bar.store, bar.program, bar.at_once)
         got = None if line is None else line.ratio_plain if bar.floor == FLOOR.label else line.ratio_grouped
         if got is not None:
-            what = f"{bar.program}, {bar.at_once} at once: steps/s over the {bar.floor.split(':')[0]}"
+            what = (
+                f"{STORES[bar.store]}: {bar.program}, {bar.at_once} at once: steps/s over the {bar.floor.split(':')[0]}"
+            )
             found.append(Judged(what, bar.first, bar.aim, got.median, ratio(got), ceiling=False))
-    for program in (PERFORM.label, LOOP.label):
-        line = _line(table, program, 64)
+    for store, program in itertools.product(STORES, (PERFORM.label, LOOP.label)):
+        line = _line(table, store, program, 64)
         if line is not None:
-            what = f"{program}, 64 at once: p99 of the gap over its p50"
+            what = f"{STORES[store]}: {program}, 64 at once: p99 of the gap over its p50"
             shown = f"**{line.fairness:.1f}**"
             found.append(Judged(what, FAIRNESS_FIRST, FAIRNESS_AIM, line.fairness, shown, ceiling=True))
     return found
 
 
-def _line(table: Sequence[Line], program: str, at_once: int) -> Line | None:
-    wanted = (program, STEPS, at_once)
-    return next((line for line in table if (line.program, line.steps, line.at_once) == wanted), None)
+def _line(table: Sequence[Line], store: str, program: str, at_once: int) -> Line | None:
+    wanted = (store, program, STEPS, at_once)
+    return next((line for line in table if (line.store, line.program, line.steps, line.at_once) == wanted), None)

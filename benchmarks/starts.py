@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.kills import SUREFOOT, programs_of
 from benchmarks.machine import Conditions, conditions
-from benchmarks.peers import PEERS, Peers
+from benchmarks.peers import NAMES, PEERS, Peers
 from benchmarks.rounds import environment, fresh_folder
 from benchmarks.summary import Spread, spread
 from benchmarks.tables import Judged, grid, ratio
@@ -58,12 +58,12 @@ def measure(peers: Peers, tell: Callable[[str], None], *, quick: bool) -> Starts
     """Imports first, then resumes."""
     on, rounds = conditions(), ROUNDS_QUICK if quick else ROUNDS
     commands = [(Path(sys.executable), IMPORT_FLOOR), (Path(sys.executable), "import surefoot")]
-    commands += [(python, IMPORTS[name]) for name, python in peers.pythons.items()]
+    commands += [(python, IMPORTS[name]) for name, python in peers.on_files().items()]
     imports = [Timed(command, 0, []) for _, command in commands]
     for _ in range(rounds):
         for timed, (python, command) in zip(imports, commands, strict=True):
             timed.seconds.append(_seconds(python, command))
-    tell(f"imports: {rounds} rounds of {', '.join(['surefoot', *(PEERS[name] for name in peers.pythons)])}")
+    tell(f"imports: {rounds} rounds of {', '.join(['surefoot', *(PEERS[name] for name in peers.on_files())])}")
     return Starts(on, imports, _resumes(peers, rounds, tell), dict(peers.missing))
 
 
@@ -125,7 +125,7 @@ def _resume(target: Target, story: _Interrupted) -> float:
 
 def section(starts: Starts) -> str:
     """Two tables."""
-    missing = [f"**{PEERS[name]} is missing**: {why}" for name, why in starts.missing.items()]
+    missing = [f"**{NAMES[name]} is missing**: {why}" for name, why in starts.missing.items()]
     floor = starts.resumes[0]
     rows = [
         (

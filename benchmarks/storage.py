@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.machine import Conditions, conditions
-from benchmarks.peers import PEERS, Peers, version
+from benchmarks.peers import NAMES, PEERS, Peers, version
 from benchmarks.programs.grown import PAYLOAD_BYTES, Grown
 from benchmarks.rounds import fresh_folder, run_program
 from benchmarks.tables import Judged, grid, number
@@ -45,7 +45,7 @@ def measure(peers: Peers, tell: Callable[[str], None], *, quick: bool) -> Storag
     """Raises ProgramFailed."""
     on, runs = conditions(), []
     programs = [(SUREFOOT, Path(sys.executable), "ours")]
-    programs += [(f"{PEERS[name]} {version(name)}", python, name) for name, python in peers.pythons.items()]
+    programs += [(f"{PEERS[name]} {version(name)}", python, name) for name, python in peers.on_files().items()]
     for label, python, name in programs:
         for steps in STEPS_QUICK if quick else STEPS:
             if steps > STEPS_MAX.get(name, steps):
@@ -77,7 +77,7 @@ def section(storage: Storage) -> str:
         "process handed to the disk. LangGraph's run of 3,000 steps is left out: it would write 11 GB."
     )
     head = ("", "database a step", "over the payload", "on the disk", "written a step", "time a step")
-    missing = [f"**{PEERS[name]} is missing**: {why}" for name, why in storage.missing.items()]
+    missing = [f"**{NAMES[name]} is missing**: {why}" for name, why in storage.missing.items()]
     return "\n\n".join([*missing, text, grid(head, rows)])
 
 

@@ -21,9 +21,10 @@ class Spread:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the table. The ratios are of steps a second to those of the floors, round by round."""
+    """One line of the table. The ratios are of steps a second to those of the store's floors, round by round."""
 
     program: str
+    store: str
     steps: int
     at_once: int
     rate: Spread
@@ -57,9 +58,13 @@ def lines(measured: Sequence[Measured]) -> list[Line]:
     return [_line(one, measured) for one in measured]
 
 
+def _cell(one: Measured) -> tuple[str, int, int]:
+    return one.store, one.steps, one.at_once
+
+
 def _line(one: Measured, everything: Sequence[Measured]) -> Line:
     def over(label: str) -> Spread | None:
-        floors = [m for m in everything if (m.program, m.steps, m.at_once) == (label, one.steps, one.at_once)]
+        floors = [m for m in everything if m.program == label and _cell(m) == _cell(one)]
         if not floors:
             return None
         pairs = zip(one.samples, floors[0].samples, strict=True)
@@ -71,6 +76,7 @@ def _line(one: Measured, everything: Sequence[Measured]) -> Line:
     turns = any(sample.turns_done for sample in one.samples)
     return Line(
         program=one.program,
+        store=one.store,
         steps=one.steps,
         at_once=one.at_once,
         rate=spread([steps_per_second(sample) for sample in one.samples]),

@@ -56,7 +56,8 @@ class Counter:
 def count(cell: Cell) -> tuple[int, Counter]:
     """Steps done, and what they took, warm-up and start included."""
     counter = Counter()
-    cell.folder.mkdir(parents=True)
+    if not cell.on_postgres:
+        cell.folder.mkdir(parents=True)
     with mock.patch("sqlite3.connect", counter.connect):
         sys.setprofile(counter.call)
         sample = asyncio.run(measure(cell))
@@ -68,7 +69,7 @@ def main() -> None:
     """One line of JSON, a PerStep."""
     what, folder, steps, at_once = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
     counts = [
-        count(Cell(what, folder / str(times), steps, at_once, times * at_once, 0.0))
+        count(Cell(what, str(folder / str(times)), steps, at_once, times * at_once, 0.0))
         for times in (RUNS_SHORT, RUNS_LONG)
     ]
     (short_steps, short), (long_steps, long) = counts

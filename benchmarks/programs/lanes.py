@@ -1,8 +1,8 @@
 """One cell of the table: so many runs at once, so many steps each, and what was seen. Standard library only.
 
-    python -m benchmarks.programs.floors WHAT FOLDER STEPS AT_ONCE RUNS_MIN SECONDS_MIN
+    python -m benchmarks.programs.floors WHAT PLACE STEPS AT_ONCE RUNS_MIN SECONDS_MIN
 
-prints one line of JSON, a Sample.
+prints one line of JSON, a Sample. The place is an empty folder, or the URL of an empty database on PostgreSQL.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pathlib import Path
 WARM_RUNS = 3
 SECONDS_MAX = 120.0
 """A cell starts no further run after this, however few there were."""
+POSTGRES = "postgresql://"
 PAYLOAD = "x" * 100
 """What each step is given, in the floors, in surefoot and in the peers."""
 
@@ -32,17 +33,28 @@ class Cell:
     """What is asked of a program: runs of `steps` steps, `at_once` of them side by side, until both minima are met."""
 
     what: str
-    folder: Path
+    place: str
     steps: int
     at_once: int
     runs_min: int
     seconds_min: float
 
+    @property
+    def on_postgres(self) -> bool:
+        """Whether the place is a database."""
+        return self.place.startswith(POSTGRES)
+
+    @property
+    def folder(self) -> Path:
+        """The place, where it is a folder."""
+        assert not self.on_postgres, self.place
+        return Path(self.place)
+
     @classmethod
     def of_arguments(cls, words: list[str]) -> Cell:
         """The cell that a program's command line names."""
-        what, folder, steps, at_once, runs_min, seconds_min = words
-        return cls(what, Path(folder), int(steps), int(at_once), int(runs_min), float(seconds_min))
+        what, place, steps, at_once, runs_min, seconds_min = words
+        return cls(what, place, int(steps), int(at_once), int(runs_min), float(seconds_min))
 
 
 @dataclass(frozen=True)

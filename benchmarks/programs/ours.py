@@ -1,4 +1,4 @@
-"""surefoot itself on SQLite, with the defaults of a program that embeds it: one process, one worker, nothing left out.
+"""surefoot itself, with the defaults of a program that embeds it: one process, one worker, nothing left out.
 
 `perform`: effects outside of any agent, one after the other in each lane. Each is a run of its own with one step (a
 tool call with a key), from the call of `Surefoot.perform` to its receipt.
@@ -85,7 +85,7 @@ async def _loop(cell: Cell, url: str) -> Sample:
 
 async def measure(cell: Cell) -> Sample:
     """`perform` or `loop`."""
-    url = f"sqlite:///{cell.folder.resolve() / 'app.db'}"
+    url = cell.place if cell.on_postgres else f"sqlite:///{cell.folder.resolve() / 'app.db'}"
     return await (_perform if cell.what == "perform" else _loop)(cell, url)
 
 

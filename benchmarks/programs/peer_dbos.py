@@ -1,7 +1,7 @@
-"""DBOS on SQLite: workflows of no-op steps, by its ordinary decorators. It commits a step's result, and no intent.
+"""DBOS: workflows of no-op steps, by its ordinary decorators. It commits a step's result, and no intent.
 
-`dbos` is its default, the rollback journal. `dbos-wal` is the same file switched to WAL beforehand by us. `-threads`
-is its synchronous API, a thread for each workflow at once.
+On SQLite `dbos` is its default, the rollback journal. `dbos-wal` is the same file switched to WAL beforehand by us.
+`-threads` is its synchronous API, a thread for each workflow at once.
 """
 
 from __future__ import annotations
@@ -46,8 +46,7 @@ notes = DBOS.workflow()(_notes)
 notes_now = DBOS.workflow()(_notes_now)
 
 
-def launch(cell: Cell) -> None:
-    """On a file of its own, quiet."""
+def _file(cell: Cell) -> str:
     path = cell.folder / "dbos.db"
     if "-wal" in cell.what:
         connection = sqlite3.connect(path)
@@ -55,7 +54,12 @@ def launch(cell: Cell) -> None:
         connection.execute("create table made_for_its_header (id)")
         connection.commit()
         connection.close()
-    url = f"sqlite:///{path}"
+    return f"sqlite:///{path}"
+
+
+def launch(cell: Cell) -> None:
+    """On a file or a database of its own, quiet."""
+    url = cell.place.replace("postgresql:", "postgresql+psycopg:", 1) if cell.on_postgres else _file(cell)
     DBOS(config=DBOSConfig(name="bench", system_database_url=url, log_level="ERROR", console_log_level="ERROR"))
     DBOS.launch()
 

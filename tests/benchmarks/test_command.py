@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -28,8 +29,16 @@ def test_a_quick_run_measures_surefoot_beside_its_floors() -> None:
     before = README.read_bytes()
     shown = _command("--only", "speed", "--rounds", "1", "--steps", "4", "--at-once", "1,4")
     for row in ("floor: two commits a step", "grouped floor", "surefoot `perform()`", "surefoot, whole loop"):
-        assert sum(line.startswith(f"| {row} ") for line in shown.splitlines()) == 2, shown
+        assert sum(line.startswith(f"| {row} ") for line in shown.splitlines()) == 4, shown
+    for store, at_once in itertools.product(("SQLite", "PostgreSQL"), (1, 4)):
+        assert f"### {at_once} at once, runs of 4 steps, {store}" in shown
     assert README.read_bytes() == before, "a look is not published"
+
+
+def test_one_and_more_workers_complete_the_same_runs() -> None:
+    shown = _command("--only", "workers")
+    for row in ("1 process", "4 processes"):
+        assert sum(line.startswith(f"| {row} ") for line in shown.splitlines()) == 1, shown
 
 
 @pytest.mark.real_process
@@ -47,7 +56,7 @@ def test_the_readme_holds_the_figures_that_were_kept() -> None:
 
 
 def test_a_lost_step_is_not_counted_as_done(tmp_path: Path) -> None:
-    meter = Meter(Cell("loop", tmp_path, steps=2, at_once=1, runs_min=1, seconds_min=0.0), 2, 1)
+    meter = Meter(Cell("loop", str(tmp_path), steps=2, at_once=1, runs_min=1, seconds_min=0.0), 2, 1)
     (name,) = meter.names()
     meter.ticks.tick(name)
     meter.ended(0.0)

@@ -84,7 +84,7 @@ async def upgrade(found: argparse.Namespace, settings: Settings, out: Output) ->
     """Create the store or bring it up to date. Raises StoreUnsupported for a newer one."""
     async with opened(settings, out) as sf:
         path = sf.store.path
-    schema = migrations("sqlite")[-1].version
+    schema = migrations("sqlite" if settings.store.startswith("sqlite") else "postgres")[-1].version
     out.document(Upgraded(path, schema))
     out.line(f"{shown(path)} has schema {schema}")
     return DONE

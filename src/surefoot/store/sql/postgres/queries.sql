@@ -48,8 +48,10 @@ ROLLBACK
 SELECT pg_advisory_xact_lock(7235419260331854188)
 
 -- name: has_schema_migration
--- Whether the list of migrations exists.
-SELECT to_regclass('schema_migration') IS NOT NULL AS found
+-- Whether the list of migrations exists. Read from the catalog: to_regclass would go on saying no in the transaction that
+-- had to wait for the lock, since what a name is not is remembered.
+SELECT count(*) > 0 AS found FROM pg_class
+WHERE relnamespace = current_schema()::regnamespace AND relname = 'schema_migration'
 
 -- name: create_schema_migration
 -- The list of what was applied, before the first migration.

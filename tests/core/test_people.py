@@ -223,6 +223,19 @@ def test_give_up_closes_the_question_and_leaves_the_doubt() -> None:
     play.do(lambda d: start_model_call(d, play.start(), "h2"))
 
 
+@pytest.mark.parametrize("tool", ["label", "comment", "mail"])
+def test_nothing_is_sent_on_a_step_that_was_given_up_whatever_its_class_allows(tool: str) -> None:
+    play = Play()
+    step = play.doubt(tool)
+    questions = play.questions
+    play.do(lambda d: ask_what_happened(d, step, questions))
+    play.decide(play.open_action(ActionKind.resolve).id, "give_up")
+    play.wait(31.0)
+    with pytest.raises(NotAllowed) as refused:
+        play.do(lambda d: start_step(d, step, play.start()), step_id=step)
+    assert refused.value.code == "given_up" and play.step(step).attempt == 1
+
+
 def test_give_up_then_found_is_a_receipt_and_a_note() -> None:
     play, step, action = asked("comment")
     play.decide(action, "give_up")

@@ -285,7 +285,7 @@ def start_step(d: Draft, step_id_: str, start: Start) -> Step:
     """The intent of the next attempt. From this commit on the call may have been sent.
 
     Raises RunEnded, and NotAllowed (`approval_expired`: ask again; `attempts_used_up`; `not_yet`; `account_changed`;
-    `possibly_sent`: an earlier attempt may have acted, and nothing lets it be repeated).
+    `given_up`; `possibly_sent`: an earlier attempt may have acted, and nothing lets it be repeated).
     """
     d.require_open()
     step = d.step(step_id_)
@@ -315,6 +315,9 @@ def start_refusal(d: Draft, step: Step, start: Start) -> NotAllowed | None:
     rules = d.rules(step)
     if step.status is StepStatus.pending and step.not_before > d.at.mono:
         return NotAllowed("the step is to wait", code="not_yet")
+    if step.status is StepStatus.outcome_unknown and not step.in_doubt:
+        # A person has closed the question: nothing is sent on it any more, whatever its class allows.
+        return NotAllowed("the step was given up; its outcome stays unknown", code="given_up")
     if step.type is StepType.model_call and time_is_up(d.run, d.run.limits, d.at.wall):
         return NotAllowed("the run has used its seconds", code="time_used_up")
     if step.counted_attempts >= rules.attempts_max:

@@ -164,7 +164,8 @@ class Driver:
             return
         for key, task in self._tasks.items():
             step = run.steps.get(key)
-            if key.endswith(_LATE):
+            if key.endswith(_LATE) or task in self._recording:
+                # What a call did is written down, as evidence if it is over: the run has ended under another worker.
                 continue
             if step is None or step.status in STEP_ENDS:
                 task.cancel()

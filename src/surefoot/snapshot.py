@@ -305,6 +305,9 @@ async def read_snapshot(ctx: Context, run_id: str, language: str) -> RunSnapshot
     calling = any(s.step.rules.waits_for is WaitsFor.run for s in steps)
     children = await ctx.store.children(ctx.tenant_id, run_id) if calling else []
     works = {child.parent_step_id: child.id for child in children}
+    known: dict[str, list[EvidenceView]] = {}
+    for line in evidence:
+        known.setdefault(line.step_id, []).append(_evidence(line))
     actions = [action_view(a, language) for a in await ctx.store.actions(ctx.tenant_id, run_id=run_id, below=calling)]
     waiting = {a.step_id for a in actions if a.status == "waiting"}
     rest = not row.run.ended and await rests(ctx, row.run)
@@ -327,7 +330,7 @@ async def read_snapshot(ctx: Context, run_id: str, language: str) -> RunSnapshot
         can_cancel=not run.ended,
         next=_next(row, steps, ctx.store.now(), rest),
         waits_for_person=rest,
-        steps=[_step(s, evidence, waiting, texts, language, works.get(s.step.id)) for s in steps],
+        steps=[_step(s, known.get(s.step.id, []), waiting, texts, language, works.get(s.step.id)) for s in steps],
         pending_actions=[a for a in actions if a.status == "waiting"],
         # A call may have given it while others were still open.
         result=_json(row.result) if run.status is RunStatus.completed else None,
@@ -388,7 +391,7 @@ def step_code(step: Step, asked: bool, deferred: bool) -> str:
 
 def _step(
     row: StepRow,
-    evidence: Sequence[EvidenceRow],
+    evidence: list[EvidenceView],
     waiting: set[str],
     texts: ToolTexts,
     language: str,
@@ -415,7 +418,7 @@ def _step(
         input=_json(row.safe_input),
         output=_json(row.safe_output),
         display=Display(code, shown),
-        evidence=[_evidence(e) for e in evidence if e.step_id == step.id],
+        evidence=evidence,
     )
 
 

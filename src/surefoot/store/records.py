@@ -14,6 +14,7 @@ from surefoot.store import port
 from surefoot.store.lock import worker_of
 
 Row = Mapping[str, object]
+_TEXTS = tuple[str, ...]
 
 
 def read_run(row: Row, steps: Sequence[Step], actions: Sequence[Action]) -> Run:
@@ -76,7 +77,7 @@ def read_step(row: Row, attempts: Sequence[Attempt]) -> Step:
     fields = {
         **row,
         "rules": codec.decode_struct(_str(row, "rules", what), Rules, what),
-        "receipts": codec.decode_value(_str(row, "receipts", what), tuple[str, ...], what),
+        "receipts": () if row["receipts"] == "[]" else codec.decode_value(_str(row, "receipts", what), _TEXTS, what),
         "person_absent": _flag(row, "person_absent", what),
         "answered": _flag(row, "answered", what),
         "attempts": tuple(attempts),
@@ -88,8 +89,10 @@ def read_step_row(row: Row, attempts: Sequence[Attempt]) -> port.StepRow:
     """One step with its views."""
     step = read_step(row, attempts)
     what = f"step {step.id}"
+    # Only what stands beside the step: a run is shown by as many of these as it has steps.
+    beside = {name: row[name] for name in ("run_id", "conversation_id", "created_at", "updated_at")}
     views = {"safe_input": _json(row, "safe_input", what), "safe_output": _json(row, "safe_output", what)}
-    return codec.convert({**row, **views, "step": step}, port.StepRow, what)
+    return codec.convert({**beside, **views, "step": step}, port.StepRow, what)
 
 
 def read_action(row: Row) -> Action:
@@ -142,7 +145,10 @@ def read_event(row: Row) -> Recorded:
 
 
 def _instant(row: Row, mono: str, wall: str, what: str) -> Instant:
-    return codec.convert({"mono": row[mono], "wall": row[wall]}, Instant, what)
+    at, since = row[mono], row[wall]
+    if type(at) is float and type(since) is float:
+        return Instant(at, since)
+    return codec.convert({"mono": at, "wall": since}, Instant, what)
 
 
 def _str(row: Row, name: str, what: str) -> str:
@@ -158,6 +164,6 @@ def _json(row: Row, name: str, what: str) -> bytes | None:
 
 def _flag(row: Row, name: str, what: str) -> bool:
     value = row[name]
-    if value not in (0, 1):
+    if value != 0 and value != 1:
         raise Unreadable(f"{what}: {name} is neither 0 nor 1. Nothing is executed on it; run `surefoot doctor`")
     return value == 1

@@ -97,7 +97,6 @@ class SqliteFile:
             self._connection = sqlite3.connect(address, uri=True, isolation_level=None, cached_statements=256)
         except sqlite3.Error as error:
             raise self._translate(error) from error
-        self._connection.row_factory = _named
         self._check_owner()
         if self._missing(migrations):
             raise StoreUnavailable(f"{self.path} has an older schema, and cannot be upgraded now; check its free space")
@@ -119,7 +118,6 @@ class SqliteFile:
             raise self._translate(error) from error
         except OSError as error:
             raise StoreUnavailable(f"{self.path}: {error.strerror}. Choose a path that can be written") from error
-        connection.row_factory = _named
         return connection
 
     def _make_private(self) -> None:
@@ -194,11 +192,18 @@ class SqliteFile:
 
     def all(self, name: str, params: Params = ()) -> list[Row]:
         """All rows."""
+        return list(self.each(name, params))
+
+    def each(self, name: str, params: Params = ()) -> Iterator[Row]:
+        """All rows, one by one: of many, none is kept that is not needed any more. Nothing is read before the first."""
         try:
-            rows: list[Row] = self._execute(self._sql[name], params).fetchall()
+            cursor = self._execute(self._sql[name], params)
+            rows: list[tuple[object, ...]] = cursor.fetchall()
         except sqlite3.Error as error:
             raise self._translate(error) from error
-        return rows
+        names = [column[0] for column in cursor.description or ()]
+        for row in rows:
+            yield dict(zip(names, row, strict=True))
 
     def exhaust(self, name: str) -> None:
         """Execute a pragma that works a page at each step, to its end: `execute` would take the first step only."""
@@ -347,7 +352,3 @@ def wal_frames(path: str) -> int:
             return low
     except OSError:
         return 0
-
-
-def _named(cursor: sqlite3.Cursor, row: tuple[object, ...]) -> Row:
-    return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}

@@ -64,10 +64,10 @@ class SqliteReads:
         params = {"tenant_id": tenant_id, "run_id": run_id}
 
         def read() -> list[StepRow]:
-            attempts = records.read_attempts(self._file.all("attempts_all", params))
+            attempts = records.read_attempts(self._file.each("attempts_all", params))
             return [
                 records.read_step_row(row, attempts.get(str(row["id"]), ()))
-                for row in self._file.all("steps_all", params)
+                for row in self._file.each("steps_all", params)
             ]
 
         return await self._read(read)

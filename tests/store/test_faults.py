@@ -61,7 +61,7 @@ async def test_r10_a_full_disk_at_each_write_loses_nothing_and_says_so(bench: Sq
 async def test_r10_a_database_that_may_not_grow(bench: SqliteBench) -> None:
     store = await bench.open()
     story = await Story.begin(store)
-    pages = store._file._open().execute("PRAGMA page_count").fetchone()["page_count"]
+    pages = store._file._open().execute("PRAGMA page_count").fetchone()[0]
     store._file._open().execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(StoreUnavailable, match="full"):
         await story.append(story.created(), payloads=[BlobPut("0" * 64, b"x" * 400_000)])

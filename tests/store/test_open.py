@@ -219,8 +219,8 @@ async def test_settings_that_durability_rests_on(bench: SqliteBench) -> None:
         assert plain.execute("PRAGMA auto_vacuum").fetchone() == (2,)
         assert plain.execute("PRAGMA application_id").fetchone() == (1_937_073_766,)
     connection = store._file._open()
-    assert connection.execute("PRAGMA synchronous").fetchone() == {"synchronous": 2}
-    assert connection.execute("PRAGMA wal_autocheckpoint").fetchone() == {"wal_autocheckpoint": 0}
+    assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert connection.execute("PRAGMA wal_autocheckpoint").fetchone() == (0,)
 
 
 async def test_another_boot_ends_leases_and_starts_settle_anew(bench: SqliteBench) -> None:

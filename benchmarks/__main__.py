@@ -72,7 +72,7 @@ def _measure_parts(
     if "starts" in parts:
         results.starts = starts.measure(peers, _tell, quick=asked.quick)
     if "waiting" in parts:
-        results.waiting = waiting.measure(_tell, quick=asked.quick, count=asked.waiting)
+        results.waiting = waiting.measure(server, _tell, quick=asked.quick, count=asked.waiting)
     if "kills" in parts:
         results.kills = kills.measure(peers, _tell)
 

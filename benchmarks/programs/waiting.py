@@ -1,8 +1,8 @@
 """What a store full of runs that wait for a person costs those that do not wait.
 
-python -m benchmarks.programs.waiting fill FOLDER COUNT      so many runs that ask a person
-python -m benchmarks.programs.waiting work FOLDER            a worker: tells its CPU, and when it calls a model
-python -m benchmarks.programs.waiting start FOLDER COUNT     a program without a worker: tells when it started runs
+python -m benchmarks.programs.waiting fill URL COUNT      so many runs that ask a person: one, and copies of its rows
+python -m benchmarks.programs.waiting work URL            a worker: tells its CPU, and when it calls a model
+python -m benchmarks.programs.waiting start URL COUNT     a program without a worker: tells when it started runs
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ import asyncio
 import json
 import sys
 import time
-from pathlib import Path
 
+from benchmarks.programs.copies import copy_runs
 from surefoot import Agent, Surefoot, ask_person
 from surefoot.agent.model import CallPart, ModelRequest, ModelResponse, UserMessage
 
-FILLED_AT_ONCE = 64
 PAUSE_SECONDS = 0.15
 """Between two starts, so that the worker is idle again."""
 TOLD_SECONDS = 1.0
@@ -56,17 +55,12 @@ def tell(what: str, name: str, value: float | None = None) -> None:
 
 
 async def fill(url: str, count: int) -> None:
-    """Runs that wait for a person from now on."""
+    """One run that waits for a person from now on; none where none is asked for."""
     async with Surefoot(url, [WAITER], worker=True, log=lambda line: None) as sf:
-        numbers = iter(range(count))
-
-        async def lane() -> None:
-            for number in numbers:
-                run = await sf.start(WAITER, f"waits {number}")
-                asked = await sf.wait(run.id)
-                assert asked.status == "waiting_for_user", asked.status
-
-        await asyncio.gather(*(lane() for _ in range(FILLED_AT_ONCE)))
+        if count:
+            run = await sf.start(WAITER, "waits")
+            asked = await sf.wait(run.id)
+            assert asked.status == "waiting_for_user", asked.status
 
 
 async def work(url: str) -> None:
@@ -89,10 +83,11 @@ async def start(url: str, count: int) -> None:
 
 
 if __name__ == "__main__":
-    url = f"sqlite:///{(Path(sys.argv[2]) / 'app.db').resolve()}"
+    url = sys.argv[2]
     match sys.argv[1]:
         case "fill":
             asyncio.run(fill(url, int(sys.argv[3])))
+            copy_runs(url, max(0, int(sys.argv[3]) - 1))
         case "work":
             asyncio.run(work(url))
         case _:

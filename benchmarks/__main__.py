@@ -68,7 +68,7 @@ def _measure_parts(
     if "counts" in parts:
         results.counts = counts.measure(peers, _tell)
     if "storage" in parts:
-        results.storage = storage.measure(peers, _tell, quick=asked.quick)
+        results.storage = storage.measure(peers, server, _tell, quick=asked.quick)
     if "starts" in parts:
         results.starts = starts.measure(peers, _tell, quick=asked.quick)
     if "waiting" in parts:

@@ -133,6 +133,7 @@ PLANS: Mapping[str, str] = {
     "attempts_live": "step_live (tenant_id=? AND run_id=?)",
     "steps_asked": "pending_action_run (tenant_id=? AND run_id=? AND status=?)",
     "actions_waiting": "pending_action_run (tenant_id=? AND run_id=? AND status=?)",
+    "actions_list": "pending_action USING INTEGER PRIMARY KEY (rowid>?)",
     "actions_list_waiting": "pending_action_waiting (tenant_id=? AND arrival>?)",
     "claimable_ready": "run_ready (tenant_id=? AND ready_at<?)",
     "claimable_other": "run_ready_other (tenant_id=? AND ready_at<?)",

@@ -636,10 +636,11 @@ LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.id = pendin
 WHERE pending_action.tenant_id = :tenant_id AND pending_action.id = :action_id
 
 -- name: actions_list
--- Actions of a tenant, oldest first.
+-- Actions of a tenant, oldest first. In the order of the rows (the + keeps from an index by tenant), so that a page is
+-- read, not all actions there are, to sort them.
 SELECT pending_action.*, step.tool_name FROM pending_action
 LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.id = pending_action.step_id
-WHERE pending_action.tenant_id = :tenant_id AND (:status IS NULL OR pending_action.status = :status)
+WHERE +pending_action.tenant_id = :tenant_id AND (:status IS NULL OR pending_action.status = :status)
     AND pending_action.arrival > coalesce(
         (SELECT arrival FROM pending_action WHERE tenant_id = :tenant_id AND id = :after), 0
     )

@@ -1,4 +1,4 @@
-"""The many runs that wait for a person are made by copying one: each copy is a run that can be read and decided about."""
+"""The runs that wait for a person are made by copying one: each copy can be read, and decided about."""
 
 from __future__ import annotations
 

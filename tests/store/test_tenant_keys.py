@@ -24,6 +24,7 @@ ACROSS = {
 """Queries that begin at no tenant, and why."""
 OPENING = {
     "probe": "before anything else: may this server be relied upon",
+    "has_schema_migration": "before a migration: was there one before",
     "count_tables": "before a migration: whose tables are here",
     "worker_owners": "sessions are an accelerator; leases end without them",
 }

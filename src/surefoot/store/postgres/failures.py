@@ -42,6 +42,10 @@ class Spoiled(Exception):
         """A row that has to be changed was not: the division by zero of batch_check."""
 
 
+class Unsent(Exception):
+    """The connection broke before the statement was sent: it can be sent over another one."""
+
+
 class Unclear(Exception):
     """Whether it was committed is not known: the connection broke, or the wait for it was cut short."""
 
@@ -99,6 +103,8 @@ def unavailable(name: str, error: BaseException) -> StoreError:
     """An error of the store that tells what to do. Nothing was written."""
     if isinstance(error, StoreError):
         return error
+    if isinstance(error, Unsent):
+        return StoreUnavailable(f"{error}. Nothing was written; try again")
     state = state_of(error)
     if state.startswith("XX00"):
         return Unreadable(f"{name} is damaged: {error}. Stop all workers and look at the server's log")

@@ -14,7 +14,7 @@ from surefoot.errors import StoreError, StoreUnavailable, StoreUnsupported
 from surefoot.store.postgres import failures
 from surefoot.store.postgres.address import Address
 from surefoot.store.postgres.bridge import Bridge
-from surefoot.store.postgres.failures import Unclear
+from surefoot.store.postgres.failures import Unclear, Unsent
 from surefoot.store.postgres.server_clock import ServerClock
 from surefoot.store.postgres.statements import Statements
 
@@ -181,13 +181,15 @@ class Link:
     async def write(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
         """One statement that is durable when its answer is there; inside a transaction it is so with the transaction.
 
-        Raises Spoiled, Unclear, StoreUnavailable, Unreadable.
+        Raises Spoiled, Unclear, Unsent, StoreUnavailable, Unreadable.
         """
         if self._inside:
             return await self._sorted(self.rows(sql, values))
         if self.pooled:
             async with self.transaction():
                 return await self._sorted(self.rows(sql, values))
+        if sql not in self._prepared:
+            await self._announced(self._done(self._prepare(sql, None)))
         self._warned = ""
         found = await self._sorted(self.rows(sql, values))
         self._check_warned()
@@ -197,7 +199,7 @@ class Link:
     async def transaction(self) -> AsyncIterator[None]:
         """Several statements, durable together at the end. Raises as `write` does."""
         self._warned = ""
-        await self._sorted(self.script(self._settings))
+        await self._announced(self.script(self._settings))
         self._inside = True
         try:
             yield
@@ -222,6 +224,19 @@ class Link:
         except Exception:
             # The server forgets the transaction with the connection.
             self.end()
+
+    async def _announced(self, work: Coroutine[object, object, object]) -> None:
+        """What comes before anything can be committed. Raises Unsent, StoreUnavailable, Unreadable."""
+        try:
+            await work
+        except (asyncio.CancelledError, Exception) as error:
+            if failures.is_broken(error):
+                self.end()
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            if failures.is_broken(error):
+                raise Unsent(f"{self.name}: {failures.said(error)}") from error
+            raise failures.unavailable(self.name, error) from error
 
     async def _sorted(self, work: Coroutine[object, object, T]) -> T:
         try:

@@ -18,7 +18,7 @@ from surefoot.core.state import Instant
 from surefoot.doors import Clock, Hook
 from surefoot.errors import CommitUnknown, StoreUnavailable, SurefootError
 from surefoot.store.postgres import failures
-from surefoot.store.postgres.failures import Spoiled, Unclear, invalid
+from surefoot.store.postgres.failures import Spoiled, Unclear, Unsent, invalid
 from surefoot.store.postgres.link import Link, Row
 from surefoot.store.postgres.links import Links
 from surefoot.store.postgres.server_clock import ServerClock
@@ -247,8 +247,8 @@ class Writer:
             except Unclear as unclear:
                 raise unknown(unclear) from unclear
             except Exception as error:
-                # Of what a job only asks: nothing was written.
-                if not failures.is_broken(error):
+                # Of what a job only asks, or had not asked yet: nothing was written.
+                if not isinstance(error, Unsent) and not failures.is_broken(error):
                     raise failures.unavailable(self._server.name, error) from error
                 link.end()
                 if last:
@@ -274,12 +274,23 @@ class Writer:
         shape, values = filling.finish()
         statement = self._server.texts.batch(shape)
         values += self._server.values(statement.names, {})
-        sent = self._server.clock.boot_time()
-        (answer,) = await link.write(statement.sql, values)
+        try:
+            sent = self._server.clock.boot_time()
+            (answer,) = await link.write(statement.sql, values)
+        except Unsent:
+            link = await self._links.writer()
+            sent = self._server.clock.boot_time()
+            (answer,) = await self._once(link, statement.sql, values)
         won, reading = answer["won"], answer["clock"]
         assert isinstance(won, list) and isinstance(reading, float), "as the query says"
         self._server.clock.note(reading, sent)
         return set(won)
+
+    async def _once(self, link: Link, sql: str, values: Sequence[object]) -> list[Row]:
+        try:
+            return await link.write(sql, values)
+        except Unsent as unsent:
+            raise StoreUnavailable(f"{unsent}. Nothing was written; try again") from unsent
 
     async def _settle(self, link: Link, batch: Sequence[Decision[object]], won: set[int]) -> None:
         failure: BaseException | None = None

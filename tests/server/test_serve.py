@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -95,3 +96,17 @@ async def test_a_server_that_cannot_start_says_why(place: Place) -> None:
         app = create_app(sf, TwoTenants("default", "me"), open_tenant=gone)
         with pytest.raises(StoreUnavailable, match="second is gone"):
             await Running(app, listen("127.0.0.1", 0)).serve()
+
+
+async def test_whoever_is_told_the_address_may_come_before_the_app_is_ready(place: Place) -> None:
+    sock = listen("127.0.0.1", 0)
+    early = socket.create_connection(sock.getsockname(), timeout=5.0)
+    early.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+    async with Surefoot(place.url) as sf:
+        running = Running(create_app(sf, Loopback("default", "me")), sock)
+        serving = asyncio.ensure_future(running.serve())
+        answer = await asyncio.to_thread(early.recv, 100)
+        running.stop()
+        await serving
+    early.close()
+    assert answer.startswith(b"HTTP/1.1 200")

@@ -82,7 +82,7 @@ class Running:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A bound socket. Raises InvalidInput (`cannot_listen`) naming why."""
+    """A socket that listens. Raises InvalidInput (`cannot_listen`) naming why."""
     try:
         family, kind, proto, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -90,6 +90,8 @@ def listen(host: str, port: int) -> socket.socket:
         sock = socket.socket(family, kind, proto)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
+        # Whoever is told where it is may come at once: what comes before the app is ready waits for it.
+        sock.listen(BACKLOG)
     except OSError as problem:
         raise InvalidInput(
             f"cannot listen on {host}:{port}: {problem.strerror or problem}; choose another --port or --host",

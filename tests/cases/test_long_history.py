@@ -80,6 +80,7 @@ async def test_c029_a_crash_a_cancel_and_a_summary_in_the_next_run(sim: Sim) -> 
         _judge(model.requests, step.id)
         (made,) = sim.ours(step.operation_key)
         assert await person.report(step.operation_key, Found(Receipt(resource_id=str(made.resource_id))))
+        await person.wait(run.id, until=lambda r: calls_of(r)[0].status == "succeeded", timeout=3_600)
         more = await person.start("reviewer", "And?", conversation_id=run.conversation_id)
         await person.wait(more.id, until=ended, timeout=3_600)
     assert f"- create_issue_comment acme/app#128: done, {made.resource_id}" in str(model.requests[3].messages[0])

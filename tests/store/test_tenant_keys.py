@@ -26,11 +26,13 @@ OPENING = {
     "probe": "before anything else: may this server be relied upon",
     "has_schema_migration": "before a migration: was there one before",
     "count_tables": "before a migration: whose tables are here",
+    "notify": "whether anybody listens; polling stands behind it",
     "worker_owners": "sessions are an accelerator; leases end without them",
 }
 """Queries that ask the server about itself."""
 SESSION = {
     "session_settings": "time limits; behind a pooler transaction_settings takes its place",
+    "writer_settings": "how the server plans, on a direct connection: the answers are the same without it",
     "transaction_settings": "ends with its transaction",
     "listen": "polling stands behind it",
     "migration_lock": "ends with its transaction",

@@ -121,6 +121,7 @@ def test_a_file_is_there_whole_for_its_owner_alone_or_not_at_all(cli: Cli) -> No
     assert not [path for path in cli.folder.iterdir() if "part" in path.name]
 
 
+@pytest.mark.sqlite_only("the driver of PostgreSQL wants a temporary folder that can be written")
 @pytest.mark.real_process
 def test_a_full_disk_leaves_no_half_file_and_stdout_still_answers(cli: Cli) -> None:
     cli.start("talker")

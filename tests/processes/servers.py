@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -65,12 +66,24 @@ class Pair:
             conn.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
             conn.execute("SELECT pg_reload_conf()")
 
+    def cut_off(self) -> None:
+        """The standby is gone: commits wait for it."""
+        self.standby.stop(signal.SIGINT)
+
+    def cancel_waits(self) -> int:
+        """Cancel every commit's wait for the standby: each stands on the primary alone. How many there were."""
+        with psycopg.connect(self.primary.url(), autocommit=True) as conn:
+            waiting = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+            return len(conn.execute(waiting).fetchall())
+
     def fail_over(self) -> None:
         """The primary dies for good, the standby takes its place, and another standby follows that one."""
         self.primary.kill()
         self.primary.remove()
         # Fenced: its folder is gone, so that nobody can reach what might be left of it.
         shutil.rmtree(self.primary.sockets)
+        if self.standby.process is None:
+            self.standby.start({"hot_standby": "on"})
         self.standby.promote()
         old, self.primary, self.standby = self.primary, self.standby, self._next()
         # The new one listens where the old one did, which is where everybody looks.

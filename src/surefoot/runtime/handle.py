@@ -9,7 +9,7 @@ from typing import TypeVar
 from surefoot.core.draft import Draft
 from surefoot.core.evolve import forget_closed
 from surefoot.core.state import Rules, Run
-from surefoot.errors import CommitUnknown, Conflict, StoreUnavailable
+from surefoot.errors import CommitUnknown, Conflict, StoreError, StoreUnavailable
 from surefoot.store.port import Append, Store
 
 T = TypeVar("T")
@@ -85,8 +85,8 @@ class Handle:
         )
         try:
             await self.store.append(append)
-        except CommitUnknown:
-            if not await self._was_committed(append):
+        except CommitUnknown as unknown:
+            if not await self._was_committed(append, unknown):
                 raise StoreUnavailable(f"run {after.id}: the commit did not happen") from None
             if append.needs_lease:
                 # Committed, but not acknowledged in time: an intent without an acknowledged commit sends nothing.
@@ -100,8 +100,16 @@ class Handle:
         if self.on_append is not None:
             self.on_append(append)
 
-    async def _was_committed(self, append: Append) -> bool:
-        """Read back after a commit whose reply was lost."""
+    async def _was_committed(self, append: Append, unknown: CommitUnknown) -> bool:
+        """Read back after a commit whose reply was lost. Raises `unknown` where that cannot be done now.
+
+        A commit of its own comes first: what is read may stand on a primary alone whose wait for its standby was given
+        up, and be gone when that one takes over. Once a later commit is acknowledged, the standby has both.
+        """
         run = append.after
-        lines = await self.store.events(run.tenant_id, run.id, append.before.event_sequence, len(append.events))
+        try:
+            await self.store.check_writable()
+            lines = await self.store.events(run.tenant_id, run.id, append.before.event_sequence, len(append.events))
+        except StoreError:
+            raise unknown from None
         return tuple(line.event for line in lines) == append.events

@@ -34,8 +34,7 @@ from surefoot.agent.agent import Agent
 from surefoot.agent.tools import Tool
 from surefoot.app import Surefoot
 from surefoot.core import ends, people, policy
-from surefoot.core.state import Instant
-from surefoot.doors import Clock, Doors, Entropy, Hook, SystemClock, SystemEntropy
+from surefoot.doors import Doors, Entropy, Hook, SystemClock, SystemEntropy
 from surefoot.http import SystemHttp
 
 Action = Literal["kill", "stop", "exit", "raise", "full", "pass"]
@@ -124,26 +123,21 @@ def limit_files(size: int | None) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard if size is None else size, hard))
 
 
-class HookedClock:
-    """A clock whose sleeps are passages."""
+def hooked_clock(hook: Hook) -> SystemClock:
+    """The machine's clock, whose sleeps are passages.
 
-    def __init__(self, clock: Clock, hook: Hook) -> None:
-        self._clock = clock
-        self._hook = hook
+    It stays a SystemClock: a store on PostgreSQL goes by its server's clock where the door is the machine's own.
+    """
+    clock = SystemClock()
+    sleep = clock.sleep
 
-    def now(self) -> Instant:
-        """Both clocks."""
-        return self._clock.now()
+    async def hooked(seconds: float) -> None:
+        hook("clock.sleep", "before")
+        await sleep(seconds)
+        hook("clock.sleep", "after")
 
-    def boot_id(self) -> str:
-        """The clock's."""
-        return self._clock.boot_id()
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
-        self._hook("clock.sleep", "before")
-        await self._clock.sleep(seconds)
-        self._hook("clock.sleep", "after")
+    vars(clock)["sleep"] = hooked
+    return clock
 
 
 class HookedEntropy:
@@ -170,7 +164,7 @@ class HookedEntropy:
 
 def hooked_doors(hook: Hook) -> Doors:
     """The doors of a real process, each passage told to `hook`."""
-    clock = HookedClock(SystemClock(), hook)
+    clock = hooked_clock(hook)
     return Doors(clock=clock, entropy=HookedEntropy(SystemEntropy(), hook), http=SystemHttp(clock, hook), hook=hook)
 
 

@@ -42,7 +42,7 @@ test-foreign: $(READY) ## tests against programs that are not ours
 	@found=0; out=$$($(PYTEST) --collect-only -q -m foreign 2>&1) || found=$$?; \
 	if [ $$found -eq 5 ]; then echo "test-foreign: no such test exists yet"; \
 	elif [ $$found -ne 0 ]; then echo "$$out"; exit $$found; \
-	else $(PYTEST) -m foreign $(ARGS); fi
+	else $(PYTEST) -m foreign --store both $(ARGS); fi
 
 screenshots: $(READY) ## pictures of the web page in build/screenshots
 	@$(BIN)/python -m tests.page.screenshots $(ARGS)

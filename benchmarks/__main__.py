@@ -70,11 +70,11 @@ def _measure_parts(
     if "storage" in parts:
         results.storage = storage.measure(peers, server, _tell, quick=asked.quick)
     if "starts" in parts:
-        results.starts = starts.measure(peers, _tell, quick=asked.quick)
+        results.starts = starts.measure(peers, server, _tell, quick=asked.quick)
     if "waiting" in parts:
         results.waiting = waiting.measure(server, _tell, quick=asked.quick, count=asked.waiting)
     if "kills" in parts:
-        results.kills = kills.measure(peers, _tell)
+        results.kills = kills.measure(peers, server, _tell)
 
 
 def main() -> int:

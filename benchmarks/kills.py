@@ -14,12 +14,14 @@ from pathlib import Path
 
 from benchmarks.machine import Conditions, conditions
 from benchmarks.peers import NAMES, PEERS, Peers, version
+from benchmarks.postgres import Databases, version_of
 from benchmarks.rounds import fresh_folder
 from benchmarks.tables import Judged, grid
 from benchmarks.target import Target, play
 
 RESTARTS_MAX = 3
 SUREFOOT = "surefoot, a tool with a lookup"
+ON_POSTGRES = "surefoot on PostgreSQL, a tool with a lookup"
 
 
 @dataclass(frozen=True)
@@ -49,33 +51,37 @@ class Kills:
     missing: dict[str, str] = field(default_factory=dict)
 
 
-def programs_of(peers: Peers) -> list[tuple[str, Path, str]]:
+def programs_of(peers: Peers, databases: Databases | None) -> list[tuple[str, Path, str]]:
     """Label, Python and module of each engine's kill program."""
     found = [(f"{PEERS[name]} {version(name)}", python, f"kill_{name}") for name, python in peers.on_files().items()]
-    return [(SUREFOOT, Path(sys.executable), "kill_ours"), *found]
+    ours = [SUREFOOT, *([ON_POSTGRES] if databases is not None else [])]
+    return [*((label, Path(sys.executable), "kill_ours") for label in ours), *found]
 
 
-def measure(peers: Peers, tell: Callable[[str], None]) -> Kills:
+def measure(peers: Peers, databases: Databases | None, tell: Callable[[str], None]) -> Kills:
     """Both tests of every engine that is there."""
-    on = conditions()
+    on = conditions(version_of(databases))
     tests = []
-    for label, python, module in programs_of(peers):
+    for label, python, module in programs_of(peers, databases):
         for before in (True, False):
-            tests.append(_killed(label, python, module, before=before))
+            url = databases.fresh() if databases is not None and label == ON_POSTGRES else None
+            tests.append(_killed(label, python, module, *([url] if url is not None else []), before=before))
+            if databases is not None and url is not None:
+                databases.drop(url)
             tell(f"kill test: {label}, {'before the request' if before else 'response lost'}: {_words(tests[-1])}")
     return Kills(on, tests, dict(peers.missing))
 
 
-def _killed(label: str, python: Path, module: str, *, before: bool) -> Killed:
+def _killed(label: str, python: Path, module: str, *words: str, before: bool) -> Killed:
     target, folder = Target(), fresh_folder("kills")
     try:
         target.kills_poster = not before
-        play(target, python, module, folder, 0, *(["before"] if before else []))
+        play(target, python, module, folder, 0, *words, *(["before"] if before else []))
         assert len(target.comments) == (0 if before else 1), f"{label} was not killed where it should have been"
-        played = play(target, python, module, folder, 0)
+        played = play(target, python, module, folder, 0, *words)
         restarts = 1
         while not played.said.startswith("DONE") and restarts < RESTARTS_MAX:
-            played = play(target, python, module, folder, 0)
+            played = play(target, python, module, folder, 0, *words)
             restarts += 1
     finally:
         target.close()
@@ -104,7 +110,12 @@ def _words(test: Killed) -> str:
 
 
 def judged(kills: Kills) -> list[Judged]:
-    """Both right."""
-    ours = [test.right for test in kills.tests if test.program == SUREFOOT]
-    shown = f"**{sum(ours)} of {len(ours)}**"
-    return [Judged("kill tests: one effect and a completed run, nobody's help", 2, 2, sum(ours), shown, ceiling=False)]
+    """Both right, on each store."""
+    found = []
+    for program, store in ((SUREFOOT, "SQLite"), (ON_POSTGRES, "PostgreSQL")):
+        ours = [test.right for test in kills.tests if test.program == program]
+        if ours:
+            what = f"{store}: kill tests: one effect and a completed run, nobody's help"
+            shown = f"**{sum(ours)} of {len(ours)}**"
+            found.append(Judged(what, 2, 2, sum(ours), shown, ceiling=False))
+    return found

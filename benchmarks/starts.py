@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.kills import SUREFOOT, programs_of
+from benchmarks.kills import ON_POSTGRES, SUREFOOT, programs_of
 from benchmarks.machine import Conditions, conditions
 from benchmarks.peers import NAMES, PEERS, Peers
+from benchmarks.postgres import Databases, version_of
 from benchmarks.rounds import environment, fresh_folder
 from benchmarks.summary import Spread, spread
 from benchmarks.tables import Judged, grid, ratio
@@ -54,9 +55,9 @@ class Starts:
     missing: dict[str, str] = field(default_factory=dict)
 
 
-def measure(peers: Peers, tell: Callable[[str], None], *, quick: bool) -> Starts:
+def measure(peers: Peers, databases: Databases | None, tell: Callable[[str], None], *, quick: bool) -> Starts:
     """Imports first, then resumes."""
-    on, rounds = conditions(), ROUNDS_QUICK if quick else ROUNDS
+    on, rounds = conditions(version_of(databases)), ROUNDS_QUICK if quick else ROUNDS
     commands = [(Path(sys.executable), IMPORT_FLOOR), (Path(sys.executable), "import surefoot")]
     commands += [(python, IMPORTS[name]) for name, python in peers.on_files().items()]
     imports = [Timed(command, 0, []) for _, command in commands]
@@ -64,7 +65,7 @@ def measure(peers: Peers, tell: Callable[[str], None], *, quick: bool) -> Starts
         for timed, (python, command) in zip(imports, commands, strict=True):
             timed.seconds.append(_seconds(python, command))
     tell(f"imports: {rounds} rounds of {', '.join(['surefoot', *(PEERS[name] for name in peers.on_files())])}")
-    return Starts(on, imports, _resumes(peers, rounds, tell), dict(peers.missing))
+    return Starts(on, imports, _resumes(peers, databases, rounds, tell), dict(peers.missing))
 
 
 def _seconds(python: Path, command: str) -> float:
@@ -81,15 +82,18 @@ class _Interrupted:
     python: Path
     module: str
     left: Path
+    databases: Databases | None
+    database: str
+    """Where it is on PostgreSQL, the URL; each resume has a copy."""
 
 
-def _resumes(peers: Peers, rounds: int, tell: Callable[[str], None]) -> list[Timed]:
+def _resumes(peers: Peers, databases: Databases | None, rounds: int, tell: Callable[[str], None]) -> list[Timed]:
     floor = Timed(RESUME_FLOOR, 0, [])
     target = Target()
     try:
         stories = [
-            _interrupt(target, label, python, module, steps)
-            for label, python, module in programs_of(peers)
+            _interrupt(target, label, python, module, steps, databases if label == ON_POSTGRES else None)
+            for label, python, module in programs_of(peers, databases)
             for steps in RESUME_STEPS
         ]
         for number in range(rounds):
@@ -101,24 +105,34 @@ def _resumes(peers: Peers, rounds: int, tell: Callable[[str], None]) -> list[Tim
         target.close()
     for story in stories:
         shutil.rmtree(story.left)
+        if story.databases is not None:
+            story.databases.drop(story.database)
     return [floor, *(story.timed for story in stories)]
 
 
-def _interrupt(target: Target, label: str, python: Path, module: str, steps: int) -> _Interrupted:
-    folder = fresh_folder(f"resume-{module}-{steps}")
+def _interrupt(
+    target: Target, label: str, python: Path, module: str, steps: int, databases: Databases | None
+) -> _Interrupted:
+    folder = fresh_folder(f"resume-{module}-{steps}{'-postgres' if databases is not None else ''}")
+    database = databases.fresh() if databases is not None else ""
     target.comments.clear()
     target.kills_poster = True
-    play(target, python, module, folder, steps)
+    play(target, python, module, folder, steps, *([database] if database else []))
     assert len(target.comments) == 1, f"{label} did not come to its effect"
-    return _Interrupted(Timed(label, steps, []), python, module, folder)
+    return _Interrupted(Timed(label, steps, []), python, module, folder, databases, database)
 
 
 def _resume(target: Target, story: _Interrupted) -> float:
     """From the start of a fresh process until the target hears of it."""
     folder = fresh_folder("resume")
     shutil.copytree(story.left, folder, dirs_exist_ok=True)
-    played = play(target, story.python, story.module, folder, story.timed.steps, until=lambda: bool(target.asked))
+    copy = story.databases.fresh(story.database) if story.databases is not None else ""
+    words = [copy] if copy else []
+    steps = story.timed.steps
+    played = play(target, story.python, story.module, folder, steps, *words, until=lambda: bool(target.asked))
     shutil.rmtree(folder)
+    if story.databases is not None:
+        story.databases.drop(copy)
     assert played.asked_seconds is not None, f"{story.timed.what} did not go on: {played.said}"
     return played.asked_seconds
 
@@ -163,11 +177,7 @@ def judged(starts: Starts) -> list[Judged]:
     """The three bars of starts, by medians: one slow start of a busy machine says nothing."""
     floor, ours = starts.imports[0], starts.imports[1]
     more = 1e3 * (spread(ours.seconds).median - spread(floor.seconds).median)
-    short, long = (timed for timed in starts.resumes if timed.what == SUREFOOT)
-    first = _ratios(short, starts.resumes[0])
-    thousands = (long.steps - short.steps) / 1_000
-    growth = 1e3 * (spread(long.seconds).median - spread(short.seconds).median) / thousands
-    return [
+    found = [
         Judged(
             f"`import surefoot` over `{IMPORT_FLOOR}`, ms more",
             IMPORT_FIRST_MS,
@@ -175,9 +185,22 @@ def judged(starts: Starts) -> list[Judged]:
             more,
             f"**{more:.0f}**",
             ceiling=True,
-        ),
+        )
+    ]
+    for program, store in ((SUREFOOT, "SQLite"), (ON_POSTGRES, "PostgreSQL")):
+        if any(timed.what == program for timed in starts.resumes):
+            found += _judged(starts, program, store)
+    return found
+
+
+def _judged(starts: Starts, program: str, store: str) -> list[Judged]:
+    short, long = (timed for timed in starts.resumes if timed.what == program)
+    first = _ratios(short, starts.resumes[0])
+    thousands = (long.steps - short.steps) / 1_000
+    growth = 1e3 * (spread(long.seconds).median - spread(short.seconds).median) / thousands
+    return [
         Judged(
-            f"start to the first look of a {short.steps}-step run over `{RESUME_FLOOR}`",
+            f"{store}: start to the first look of a {short.steps}-step run over `{RESUME_FLOOR}`",
             RESUME_FIRST,
             RESUME_AIM,
             first.median,
@@ -185,6 +208,11 @@ def judged(starts: Starts) -> list[Judged]:
             ceiling=True,
         ),
         Judged(
-            "each 1,000 steps more, ms", THOUSAND_FIRST_MS, THOUSAND_AIM_MS, growth, f"**{growth:.0f}**", ceiling=True
+            f"{store}: each 1,000 steps more, ms",
+            THOUSAND_FIRST_MS,
+            THOUSAND_AIM_MS,
+            growth,
+            f"**{growth:.0f}**",
+            ceiling=True,
         ),
     ]

@@ -1,9 +1,10 @@
 """The effect of the kill tests: a comment is posted to the target of the benchmark. Standard library only.
 
-    python -m benchmarks.programs.kill_NAME FOLDER PORT STEPS [before]
+    python -m benchmarks.programs.kill_NAME FOLDER PORT STEPS [before] [URL]
 
 does so many steps, then posts the comment, and prints "DONE" when the run's end is durable. Started again with the same
-words it goes on by whatever its engine has for that. With `before` it kills itself directly before the request.
+words it goes on by whatever its engine has for that. With `before` it kills itself directly before the request. A URL
+is that of a database on PostgreSQL, where the engine has it instead of a file in the folder.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+POSTGRES = "postgresql://"
 SECONDS_MAX = 30.0
 TEXT = "y" * 1024
 """What each step before the comment results in."""
@@ -29,6 +31,7 @@ class Story:
         self.url = f"http://127.0.0.1:{int(words[1])}"
         self.steps = int(words[2])
         self._dies = "before" in words[3:]
+        self.database = next((word for word in words[3:] if word.startswith(POSTGRES)), None)
 
     def about_to_post(self) -> None:
         """The moment of the first kill test."""

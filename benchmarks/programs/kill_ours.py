@@ -63,7 +63,8 @@ class Scripted:
 async def run() -> str:
     """Start the run, or go on with it, until it has ended. Raises WaitTimeout."""
     agent = Agent("commenter", Scripted(), tools=[read_page, post_comment], turns=STORY.steps + 2)
-    async with Surefoot(f"sqlite:///{STORY.folder.resolve() / 'app.db'}", [agent], worker=True) as sf:
+    url = STORY.database or f"sqlite:///{STORY.folder.resolve() / 'app.db'}"
+    async with Surefoot(url, [agent], worker=True) as sf:
         started = await sf.start(agent, "Comment.", key="the-one")
         ended = await sf.wait(started.id, timeout=SECONDS_MAX)
         return ended.status

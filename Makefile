@@ -21,8 +21,18 @@ $(READY): requirements/lock.txt requirements/lock-test.txt requirements/lock-dev
 demo: $(READY) ## the whole story on this machine: no key, no network
 	@$(BIN)/surefoot demo --yes $(ARGS)
 
-test: $(READY) ## all tests but the long proofs
-	$(PYTEST) -n 2 --dist worksteal -m "not prove and not foreign" $(ARGS)
+# All on SQLite, then on PostgreSQL those that are about what a store does. STORE=postgres, or both, runs all of them there.
+STORE ?=
+ON_POSTGRES := tests/store tests/sim tests/crash tests/cases tests/waiting tests/processes
+TEST := $(PYTEST) -n 2 --dist worksteal -m "not prove and not foreign"
+
+test: $(READY) ## all tests but the long proofs, on SQLite and on PostgreSQL
+ifeq ($(STORE),)
+	$(TEST) --store sqlite $(ARGS)
+	$(TEST) --store postgres $(ON_POSTGRES) $(ARGS) || [ $$? -eq 5 ]
+else
+	$(TEST) --store $(STORE) $(ARGS)
+endif
 
 check: $(READY) ## style, types, layers, house rules
 	$(BIN)/ruff check
@@ -35,7 +45,8 @@ bench: $(READY) ## benchmarks: ratios to the floor of this machine
 	$(BIN)/python -m benchmarks $(ARGS)
 
 prove: $(READY) ## the long proofs: kills over the windows, many seeds
-	$(PYTEST) -s -m prove $(ARGS)
+	$(PYTEST) -s -m prove --store sqlite $(ARGS)
+	$(PYTEST) -s -m prove --store postgres tests/prove $(ARGS) || [ $$? -eq 5 ]
 
 # pytest exits with 5 where it finds no test; that no such test exists yet is no failure.
 test-foreign: $(READY) ## tests against programs that are not ours

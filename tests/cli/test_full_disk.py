@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import resource
+import sqlite3
 import subprocess
 import sys
 from functools import partial
@@ -42,6 +44,17 @@ def test_what_only_reads_answers_and_what_writes_says_why_it_cannot(cli: Cli) ->
         assert full.returncode == 4 and "free space" in full.stdout, (words, full.stdout, full.stderr)
     assert (cli.folder / "surefoot.db").read_bytes() == before
     assert cli.run("actions", "approve", action_id).code == 0, "with space again, everything goes on"
+
+
+def test_what_only_reads_answers_beside_a_process_that_has_the_store_open(cli: Cli) -> None:
+    run_id, action_id = cli.asked("writer")
+    named = {"RUN": run_id, "ACTION": action_id}
+    with contextlib.closing(sqlite3.connect(cli.folder / "surefoot.db")) as other:
+        other.execute("UPDATE meta SET updated_at = updated_at")
+        other.commit()
+        for words in READS:
+            full = _on_a_full_disk(cli, *(named.get(word, word) for word in words))
+            assert full.returncode == 0 and "read without writing" not in full.stderr, (words, full.stderr)
 
 
 def test_a_process_that_may_open_no_more_files_says_what_helps(cli: Cli) -> None:

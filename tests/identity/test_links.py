@@ -142,6 +142,9 @@ async def test_a_person_decides_by_their_link_once(rig: Rig) -> None:
     form = hidden(await rig.http.get(path))
     other = hidden(await rig.http.get(path))
     fields = {**form, "decision": "approve", "reason": "fine"}
+    both = {"Origin": HOST, **FORM}
+    twice = await rig.http.post(path, content=urlencode(fields) + "&decision=reject", headers=both)
+    assert twice.status_code == 400, "one form says one thing"
     answer = await post(rig, path, fields)
     assert answer.status_code == 200 and "ann" in answer.text
     again = await post(rig, path, fields)

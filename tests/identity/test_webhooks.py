@@ -181,6 +181,9 @@ async def test_signed_evidence_counts_once(place: Place, monkeypatch: pytest.Mon
         for _ in range(2):
             answer = await rig.http.post("/v1/evidence", content=raw, headers=good)
             assert (answer.status_code, answer.json()) == (200, {"key": key, "new": True})
+        other = evidence_of(rig, key, resource_id="another")
+        twice = {**signatures.sign(EVIDENCE_SECRET, "msg_1", now, other), "Content-Type": "application/json"}
+        assert problem(await rig.http.post("/v1/evidence", content=other, headers=twice)) == (422, "key_reused")
         again = signatures.sign(EVIDENCE_SECRET, "msg_9", now, raw)
         answer = await rig.http.post("/v1/evidence", content=raw, headers={**again, "Content-Type": "application/json"})
         assert answer.json() == {"key": key, "new": False}

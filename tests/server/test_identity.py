@@ -296,12 +296,12 @@ def test_the_settings_of_the_service_reach_it(place: Place) -> None:
     secret = "what GitHub signs with in this test"
     settings = {
         "SUREFOOT_TOKENS": f"anna read {ALL}",
-        "SUREFOOT_GITHUB_WEBHOOK_SECRET": f"{secret}, the old one",
+        "SUREFOOT_GITHUB_WEBHOOK_SECRET": f"{secret}, the old one of GitHub",
         "SUREFOOT_PUBLIC_URL": "https://agents.example",
     }
     with serving(place, "--log-format", "json", more=settings) as web:
         raw = b'{"zen": "Keep it logically awesome."}'
-        for key, status in ((secret, 200), ("the old one", 200), ("another", 401)):
+        for key, status in ((secret, 200), ("the old one of GitHub", 200), ("another", 401)):
             signature = "sha256=" + hmac.new(key.encode(), raw, hashlib.sha256).hexdigest()
             headers = {"X-Hub-Signature-256": signature, "X-GitHub-Event": "ping", "Content-Type": "application/json"}
             assert web.ask("POST", "/v1/webhooks/github", raw=raw, headers=headers).status == status

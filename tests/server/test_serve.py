@@ -45,6 +45,11 @@ def test_a_story_is_started_watched_approved_and_read_again_by_the_command_line(
         {"SUREFOOT_ANNOUNCE_URL": "its-secret-path", "SUREFOOT_ANNOUNCE_SECRET": "x" * 32},
         {"SUREFOOT_PUBLIC_URL": "agents.example"},
         {"SUREFOOT_TOKENS": "anna read its-secret-path"},
+        {"SUREFOOT_TOKENS": ";"},
+        {"SUREFOOT_EVIDENCE_SECRET": "whsec_"},
+        {"SUREFOOT_EVIDENCE_SECRET": "a secret that is long enough, short"},
+        {"SUREFOOT_EVIDENCE_SECRET": "whsec_its-secret-path-is-not-base64"},
+        {"SUREFOOT_GITHUB_WEBHOOK_SECRET": "its-secret-path"},
     ],
 )
 def test_settings_of_the_service_that_cannot_be_used_are_told(place: Place, settings: dict[str, str]) -> None:

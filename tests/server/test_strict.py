@@ -225,3 +225,28 @@ async def test_a_token_that_is_pasted_is_written_down_nowhere(place: Place, outs
         assert "[redacted:surefoot_token]" in told[2].text and "[redacted:surefoot_token]" in told[3].text
         signals = [row for row in (await at.sf.store.load("default", run_id)).signals.unread]
         assert secret.encode() not in await at.sf.store.blob("default", signals[0].ref)
+
+
+async def test_a_body_is_what_it_says(place: Place, outside: Outside) -> None:
+    async with house(place, [outside.writer()]) as at:
+        for wrong in ({"Content-Encoding": "gzip"}, {"Content-Type": "application/json; charset=latin-1"}):
+            refused = await at.client.post("/v1/runs", content=START, headers={KEY: "k", **JSON, **wrong})
+            assert code_of(refused) == (415, "not_json"), wrong
+        plain = {"Content-Encoding": "identity", "Content-Type": 'application/json; charset="UTF-8"'}
+        taken = await at.client.post("/v1/runs", content=START, headers={KEY: "k", **JSON, **plain})
+        assert taken.status_code == 201
+
+
+async def test_who_hangs_up_inside_a_body_is_no_bug(
+    place: Place, outside: Outside, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with house(place, [outside.writer()]) as at:
+        for _ in range(3):
+            _, writer = await asyncio.open_connection("127.0.0.1", int(at.running.url.rpartition(":")[2]))
+            writer.write(request_of("Content-Type: application/json", f"{KEY}: a", "Content-Length: 500"))
+            await writer.drain()
+            writer.close()
+            await writer.wait_closed()
+        for _ in range(5):
+            assert (await at.client.get("/healthz")).status_code == 200
+    assert "Traceback" not in capsys.readouterr().err

@@ -8,6 +8,7 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 
 from surefoot.app import Surefoot
+from surefoot.core.canonical import digest
 from surefoot.core.facts import check_id, check_link, check_reason
 from surefoot.effects import Absent, Found, Receipt, Undetermined
 from surefoot.server import signatures, webhooks
@@ -94,7 +95,8 @@ async def github(request: Request) -> Response:
 async def evidence(request: Request) -> Response:
     """Say what became of a call: by a token with the permission `evidence`, or signed as Standard Webhooks says.
 
-    The secret is SUREFOOT_EVIDENCE_SECRET. The same webhook-id again answers as the first time.
+    The secret is SUREFOOT_EVIDENCE_SECRET. The same webhook-id again with the same body answers as
+    the first time, with another body 422.
     """
     service = service_of(request)
     if "webhook-signature" not in request.headers:
@@ -113,10 +115,13 @@ async def evidence(request: Request) -> Response:
     told, name = decode_json(raw, Reported), request.headers["webhook-id"]
     known = await sf.store.marked(sf.tenant, "evidence", name)
     if known is not None:
-        return reply(Recorded(told.key, known == "new"))
+        outcome, _, before = known.partition(" ")
+        if before and before != digest(raw):
+            raise Problem(422, "key_reused", "this webhook-id came with another body before: nothing of it is recorded")
+        return reply(Recorded(told.key, outcome == "new"))
     recorded = await _record(sf, told, "a signed request", "webhook", service)
     # Behind the report: a process that ends between the two deals with it once more, and nothing changes.
-    await sf.store.mark(sf.tenant, "evidence", name, "new" if recorded.new else "known")
+    await sf.store.mark(sf.tenant, "evidence", name, f"{'new' if recorded.new else 'known'} {digest(raw)}")
     return reply(recorded)
 
 

@@ -80,7 +80,10 @@ async def decide(request: Request, text: str) -> Response:
     try:
         _check_page(service_of(request), request)
         raw = await read_body(request, FORM_BYTES_MAX)
-        fields = dict(parse_qsl(raw.decode("utf-8", "replace"), max_num_fields=10))
+        given = parse_qsl(raw.decode("utf-8", "replace"), max_num_fields=10)
+        fields = dict(given)
+        if len(fields) < len(given):
+            raise Problem(400, "repeated_member", "the form says something twice; say it once")
         if "token" in fields:
             return await _log_in(request, text, fields["token"])
         return await _decide(await _hold(request, text), fields, language)

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from surefoot.errors import InvalidInput
+from surefoot.server.signatures import SECRET_BYTES_MIN, is_secret
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -30,6 +31,17 @@ class Options(msgspec.Struct, frozen=True):
             if parts.scheme not in ("http", "https") or not parts.hostname:
                 why = f"SUREFOOT_{name}_URL begins with http:// or https:// and a host"
                 raise InvalidInput(why, code="bad_setting")
+        for name, secrets in (
+            ("ANNOUNCE", self.announce_secrets),
+            ("GITHUB_WEBHOOK", self.github_secrets),
+            ("EVIDENCE", self.evidence_secrets),
+        ):
+            if any(not is_secret(secret) for secret in secrets):
+                raise InvalidInput(
+                    f"SUREFOOT_{name}_SECRET: a secret has at least {SECRET_BYTES_MIN} bytes, and what begins with "
+                    "whsec_ is base64: with a shorter one anybody could sign",
+                    code="bad_setting",
+                )
         if self.announce_url and not self.announce_secrets:
             raise InvalidInput(
                 "announcements are signed: set SUREFOOT_ANNOUNCE_SECRET, and check it where they arrive",

@@ -10,6 +10,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 from fastapi import Depends, Header, Request
+from starlette.requests import ClientDisconnect
 
 from surefoot.errors import InvalidInput
 from surefoot.server.callers import Act
@@ -23,6 +24,7 @@ KEY_CHARACTERS_MAX = 255
 _BARE = re.compile(r"[\x20\x21\x23-\x2b\x2d-\x3a\x3c-\x7e]+")
 _QUOTED = re.compile(r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
 
+_CHARSET = re.compile(r"charset\s*=\s*\"?([^\s;\"]*)")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -69,7 +71,11 @@ async def read_json(request: Request, kind: type[T], bytes_max: int = BODY_BYTES
 
 def check_json(request: Request) -> None:
     """Raises Problem 415 for a body of another type: a page elsewhere could send that without asking."""
-    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    media, _, more = request.headers.get("content-type", "").lower().partition(";")
+    media, charset = media.strip(), _CHARSET.search(more)
+    encoding = request.headers.get("content-encoding", "").strip().lower() or "identity"
+    if encoding != "identity" or (charset is not None and charset[1] != "utf-8"):
+        raise Problem(415, "not_json", "send the body as it is, in UTF-8: no Content-Encoding and no other charset")
     if media != "application/json":
         raise Problem(415, "not_json", f"the body is {media or 'of no type'}; send Content-Type: application/json")
 
@@ -116,6 +122,9 @@ async def read_body(request: Request, bytes_max: int = BODY_BYTES_MAX) -> bytes:
                     raise _too_large(bytes_max)
     except TimeoutError:
         raise Problem(408, "body_too_slow", f"the body did not come within {BODY_SECONDS_MAX:g} s") from None
+    except ClientDisconnect:
+        # Nobody is there to read it; it only keeps a hung-up client from being told as a bug.
+        raise Problem(400, "body_cut_off", "the body ended before its length") from None
     return bytes(data)
 
 

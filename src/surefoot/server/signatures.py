@@ -23,6 +23,8 @@ SECONDS_OFF_MAX = 300.0
 """A signed request that is older, or that much of the future, is refused: it may be a repeat of an old one."""
 SIGNATURES_MAX = 10
 ID_CHARACTERS_MAX = 256
+SECRET_BYTES_MIN = 16
+"""Whoever can guess what signs can say that anything happened."""
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -77,6 +79,12 @@ def key_of(secret: str) -> bytes:
         except binascii.Error:
             return secret.encode()
     return secret.encode()
+
+
+def is_secret(secret: str) -> bool:
+    """Whether something may be signed with it."""
+    coded = secret.startswith("whsec_")
+    return len(key_of(secret)) >= SECRET_BYTES_MIN and not (coded and key_of(secret) == secret.encode())
 
 
 def _mac(key: bytes, message_id: str, stamp: str, body: bytes) -> bytes:

@@ -105,6 +105,8 @@ def read_given(text: str, tenant: str) -> tuple[Given, ...]:
     """
     entries = [entry.split() for entry in re.split(r"[;\n]", text) if entry.strip()]
     found = tuple(_given(words, number, tenant) for number, words in enumerate(entries, 1))
+    if text.strip() and not entries:
+        raise InvalidInput("SUREFOOT_TOKENS holds no token; leave it unset to serve without tokens", code="bad_setting")
     if len({given.secret_hash for given in found}) < len(found):
         raise InvalidInput("SUREFOOT_TOKENS: two entries have the same token; give each its own", code="bad_setting")
     return found

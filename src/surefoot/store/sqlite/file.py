@@ -135,7 +135,9 @@ class SqliteFile:
             )
 
     def _use_wal(self) -> None:
-        self.run("pragma_auto_vacuum")
+        if not self.value("count_tables"):
+            # It would take the write lock and a commit of a file that has its pages already.
+            self.run("pragma_auto_vacuum")
         mode = self.value("pragma_journal_mode")
         if mode != "wal":
             raise StoreUnsupported(

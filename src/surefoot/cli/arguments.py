@@ -39,7 +39,7 @@ settings (flag, else environment, else [tool.surefoot] of the nearest pyproject.
   SUREFOOT_URL            a server that runs and actions commands talk to, instead of the store
   SUREFOOT_TOKEN          what that server is shown (flag and environment only)
   SUREFOOT_LEASE_SECONDS  30
-  SUREFOOT_SECRET         keyring; unset, it is made once and kept beside the SQLite file
+  SUREFOOT_SECRET         keyring; unset, it is made once and kept beside the SQLite file (PostgreSQL needs it set)
   SUREFOOT_TOKENS         API tokens of `surefoot serve`; `surefoot tokens` keeps others in the store
   SUREFOOT_LANG           en or zh-CN; unset, the locale decides
 """
@@ -114,7 +114,9 @@ Commands = argparse._SubParsersAction  # the one name that argparse has for it
 def _common() -> Parser:
     made = Parser(add_help=False)
     # Without a default: a value before the command is not undone by the command's own parser.
-    made.add_argument("--store", metavar="URL", default=argparse.SUPPRESS, help="sqlite:///file.db")
+    made.add_argument(
+        "--store", metavar="URL", default=argparse.SUPPRESS, help="sqlite:///file.db or postgresql://user@host/db"
+    )
     made.add_argument("--tenant", metavar="NAME", default=argparse.SUPPRESS, help="whose runs")
     made.add_argument("--url", metavar="URL", default=argparse.SUPPRESS, help="runs and actions: talk to this server")
     made.add_argument("--token", default=argparse.SUPPRESS, help="what the server is shown; better SUREFOOT_TOKEN")

@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: screenshots help setup demo test check bench prove test-foreign docs docs-site lock clean
+.PHONY: screenshots help setup demo test test-postgres check bench prove test-foreign docs docs-site lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,18 +21,16 @@ $(READY): requirements/lock.txt requirements/lock-test.txt requirements/lock-dev
 demo: $(READY) ## the whole story on this machine: no key, no network
 	@$(BIN)/surefoot demo --yes $(ARGS)
 
-# All on SQLite, then on PostgreSQL those that are about what a store does. STORE=postgres, or both, runs all of them there.
-STORE ?=
-ON_POSTGRES := tests/store tests/sim tests/crash tests/cases tests/waiting tests/processes
+# STORE=postgres runs all of them there, STORE=both on either.
+STORE ?= sqlite
+ON_POSTGRES := tests/store tests/sim tests/crash tests/cases tests/waiting tests/processes tests/throttles
 TEST := $(PYTEST) -n 2 --dist worksteal -m "not prove and not foreign"
 
-test: $(READY) ## all tests but the long proofs, on SQLite and on PostgreSQL
-ifeq ($(STORE),)
-	$(TEST) --store sqlite $(ARGS)
-	$(TEST) --store postgres $(ON_POSTGRES) $(ARGS) || [ $$? -eq 5 ]
-else
+test: $(READY) ## all tests but the long proofs (STORE=sqlite, postgres or both)
 	$(TEST) --store $(STORE) $(ARGS)
-endif
+
+test-postgres: $(READY) ## on PostgreSQL, the tests that are about what a store does
+	$(TEST) --store postgres $(ON_POSTGRES) $(ARGS)
 
 check: $(READY) ## style, types, layers, house rules
 	$(BIN)/ruff check

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import TypeVar
@@ -37,7 +36,7 @@ from surefoot.effects import Absent, Found, Receipt, Undetermined
 from surefoot.errors import InvalidInput, NotFound, WaitTimeout
 from surefoot.http import system_doors
 from surefoot.runtime.children import cancel_tree
-from surefoot.runtime.context import Context
+from surefoot.runtime.context import Context, to_stderr
 from surefoot.runtime.deciding import decide_about, report_about
 from surefoot.runtime.look import verdict_look
 from surefoot.runtime.loop import Loop, PerformLoop
@@ -55,10 +54,6 @@ from surefoot.waiters import LOOK_AGAIN_SECONDS, Until, wait_for_rest, wait_unti
 
 T = TypeVar("T")
 EVENTS_PAGE = 500
-
-
-def _log(line: str) -> None:
-    print(line, file=sys.stderr)
 
 
 class Surefoot(Decisions):
@@ -84,7 +79,7 @@ class Surefoot(Decisions):
         doors: Doors | None = None,
         capacity: int = CAPACITY,
         throttle: Throttle | None = None,
-        log: Callable[[str], None] = _log,
+        log: Callable[[str], None] = to_stderr,
     ) -> None:
         self.url = store
         self.tenant = tenant
@@ -116,8 +111,18 @@ class Surefoot(Decisions):
 
     async def __aenter__(self) -> Surefoot:
         """Open the store and, where asked for, begin to work. Raises StoreError."""
-        secrets = EnvironmentSecrets(self.redactor)
         store = await open_store(self.url, self.doors)
+        try:
+            await self._begin(store)
+        except BaseException:
+            # Nobody calls __aexit__ after this.
+            await store.close()
+            self._ctx = None
+            raise
+        return self
+
+    async def _begin(self, store: Store) -> None:
+        secrets = EnvironmentSecrets(self.redactor)
         path = store.path if self.url.startswith("sqlite") else None
         keyring = load_keyring(self._secret or secrets.get("SUREFOOT_SECRET"), path, self.doors.entropy, self.redactor)
         self._ctx = Context(
@@ -141,7 +146,6 @@ class Surefoot(Decisions):
             await self._working()
             self._scheduler = Scheduler(self.context, self._schedules, self.start)
             self._scheduler.begin()
-        return self
 
     def _tell(self, line: str) -> None:
         # A line that cannot be written (a full disk, a pipe that nobody reads) is no reason to stop driving runs.
@@ -162,8 +166,7 @@ class Surefoot(Decisions):
             await self._worker.stop(grace_seconds)
             self._worker = None
         for model in itertools.chain(*self._models.values()):
-            closing = getattr(model, "aclose", None)
-            if closing is not None:
+            if (closing := getattr(model, "aclose", None)) is not None:
                 await closing()
         self._models.clear()
         if self._ctx is not None:

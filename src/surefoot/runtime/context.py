@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
@@ -19,6 +20,11 @@ from surefoot.store.port import Store
 
 LOOK_TIMEOUT_SECONDS = 60.0
 NO_TRACING = NoTracing()
+
+
+def to_stderr(line: str) -> None:
+    """The log of a program that has none of its own."""
+    print(line, file=sys.stderr)
 
 
 StartChild = Callable[[Run, Step, Mapping[str, object]], Awaitable[Run]]

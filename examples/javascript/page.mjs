@@ -9,6 +9,7 @@ const [state, question, events] = ["#state", "#question", "#events"].map(find);
 find("#start").addEventListener("submit", async (event) => {
   event.preventDefault();
   events.replaceChildren();
+  newest = 0;
   const run = await client.start({ agent: "writer", input: event.target.input.value });
   const watch = client.watch(run.id, {
     after: 0,
@@ -16,15 +17,23 @@ find("#start").addEventListener("submit", async (event) => {
       const line = document.createElement("li");
       line.textContent = told.type; // texts of a run are set as text, never as HTML
       events.append(line);
-      const snapshot = await client.run(run.id);
-      state.textContent = snapshot.display.text;
-      show(snapshot.pending_actions[0]);
+      tell(await client.run(run.id));
     },
     onConnection: (connection) => (document.body.dataset.connection = connection),
   });
-  const done = await watch.done;
-  state.textContent = `${done.display.text}: ${done.result?.text ?? done.error_code ?? ""}`;
+  tell(await watch.done);
 });
+
+let newest = 0;
+
+function tell(run) {
+  // Answers may overtake each other: an older one changes nothing any more.
+  if (run.version < newest) return;
+  newest = run.version;
+  const outcome = run.result?.text ?? run.error_code;
+  state.textContent = outcome ? `${run.display.text}: ${outcome}` : run.display.text;
+  show(run.pending_actions[0]);
+}
 
 function show(action) {
   question.hidden = action === undefined;

@@ -80,6 +80,6 @@ def test_node_starts_watches_and_decides(served: Served, answer: str, status: st
     assert done.returncode == 0 and done.stderr == "", (done.stdout, done.stderr)
     assert f"{'approve' if answer == 'y' else 'reject'} by" in done.stdout
     assert done.stdout.splitlines()[-1].startswith(f"{status}:")
-    sequences = [int(n) for n in re.findall(r"^  (\d+) \w+$", done.stdout, re.MULTILINE)]
-    assert sequences == list(range(1, len(sequences) + 1))
+    sequences = [int(n) for n in re.findall(r"(?:^| )  (\d+) \w+$", done.stdout, re.MULTILINE)]
+    assert sequences == list(range(1, len(sequences) + 1)), done.stdout
     eventually_sync(lambda: len(notes_of(served)) == (1 if answer == "y" else 0), "the note")

@@ -169,3 +169,8 @@ def test_secrets_do_not_come_out_of_an_import_that_fails(cli: Cli) -> None:
         answer = cli.process(*words, more={"GITHUB_TOKEN": canary})
         assert answer.code == 2 and canary not in answer.out + answer.err
         assert "[redacted:GITHUB_TOKEN]" in answer.out + answer.err
+
+
+def test_a_token_that_no_header_may_hold_is_a_bad_setting(cli: Cli) -> None:
+    refused = cli.process("runs", "list", "--url", "http://127.0.0.1:1", "--json", more={"SUREFOOT_TOKEN": "bad\ntoken"})
+    assert (refused.code, refused.error) == (2, "bad_setting") and "SUREFOOT_TOKEN" in refused.out

@@ -89,7 +89,11 @@ def receiving() -> Iterator[Receiver]:
 
 
 def options(receiver: Receiver) -> Options:
-    return Options(public_url="https://agents.example/", announce_url=receiver.url, announce_secrets=(SECRET, "old"))
+    return Options(
+        public_url="https://agents.example/",
+        announce_url=receiver.url,
+        announce_secrets=(SECRET, "what signed before it"),
+    )
 
 
 @asynccontextmanager

@@ -265,12 +265,6 @@ class Remote:
                 method, self._url + path, headers=sent, content=body or None, extensions={"timeout": timeout}
             ) as answer:
                 yield answer
-        except httpcore.LocalProtocolError:
-            raise InvalidInput(
-                "this cannot be sent as a request: --url (SUREFOOT_URL) or --token (SUREFOOT_TOKEN) holds what no URL "
-                "and no header may hold",
-                code="bad_setting",
-            ) from None
         except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as problem:
             raise StoreUnavailable(
                 f"the server at {self._url} cannot be reached ({type(problem).__name__}); is `surefoot serve` running?",

@@ -84,7 +84,7 @@ def read_settings(flags: Mapping[str, object], environ: Mapping[str, str], folde
     return Settings(
         store_named=given("store") is not None,
         url=url,
-        token=None if url is None else _text(_token(flags, environ), "") or None,
+        token=None if url is None else _sendable(_token(flags, environ)),
         store=_beside(store, file) if from_file else store,
         tenant=_text(given("tenant"), TENANT_DEFAULT),
         lease_seconds=_seconds(given("lease_seconds")),
@@ -130,6 +130,13 @@ def _token(flags: Mapping[str, object], environ: Mapping[str, str]) -> tuple[str
     if flags.get("token") is not None:
         return "--token", flags["token"]
     return ("SUREFOOT_TOKEN", environ["SUREFOOT_TOKEN"]) if environ.get("SUREFOOT_TOKEN") else None
+
+
+def _sendable(found: tuple[str, object] | None) -> str | None:
+    text = _text(found, "")
+    if not (text.isascii() and (text.isprintable() or not text)):
+        raise InvalidInput(f"{found[0] if found else 'the token'} holds what no header may hold", code="bad_setting")
+    return text or None
 
 
 def operating_system_user() -> str:

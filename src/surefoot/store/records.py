@@ -114,6 +114,13 @@ def read_action_row(row: Row) -> port.ActionRow:
     return codec.convert({**row, **shown, "action": read_action(row)}, port.ActionRow, what)
 
 
+def actions_query(status: str | None, run_id: str | None, *, below: bool) -> str:
+    """The name of the query that lists actions: each has an index of its own."""
+    if run_id is not None:
+        return "actions_below_run" if below else "actions_of_run"
+    return "actions_list_waiting" if status == "waiting" else "actions_list"
+
+
 def read_evidence(row: Row) -> port.EvidenceRow:
     """One row of evidence."""
     what = f"evidence {row['arrival']}"

@@ -162,15 +162,7 @@ class PostgresReads:
     ) -> list[ActionRow]:
         """Actions, oldest first; with `below` also those of the runs that work for `run_id`, and for them."""
         params = {"tenant_id": tenant_id, "status": status, "run_id": run_id, "after": after, "limit": limit}
-        query = (
-            "actions_below_run"
-            if run_id is not None and below
-            else "actions_of_run"
-            if run_id is not None
-            else "actions_list_waiting"
-            if status == "waiting"
-            else "actions_list"
-        )
+        query = records.actions_query(status, run_id, below=below)
         return [records.read_action_row(row) for row in await self._all(query, params)]
 
     async def events(self, tenant_id: str, run_id: str, after: int, limit: int) -> list[Recorded]:

@@ -172,5 +172,6 @@ def test_secrets_do_not_come_out_of_an_import_that_fails(cli: Cli) -> None:
 
 
 def test_a_token_that_no_header_may_hold_is_a_bad_setting(cli: Cli) -> None:
-    refused = cli.process("runs", "list", "--url", "http://127.0.0.1:1", "--json", more={"SUREFOOT_TOKEN": "bad\ntoken"})
+    token = {"SUREFOOT_TOKEN": "bad\ntoken"}
+    refused = cli.process("runs", "list", "--url", "http://127.0.0.1:1", "--json", more=token)
     assert (refused.code, refused.error) == (2, "bad_setting") and "SUREFOOT_TOKEN" in refused.out

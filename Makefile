@@ -24,7 +24,9 @@ demo: $(READY) ## the whole story on this machine: no key, no network
 # STORE=postgres runs all of them there, STORE=both on either.
 STORE ?= sqlite
 ON_POSTGRES := tests/store tests/sim tests/crash tests/cases tests/waiting tests/processes tests/throttles
-TEST := $(PYTEST) -n 2 --dist worksteal -m "not prove and not foreign"
+# One worker more than there are processors: tests with real processes wait much of their time.
+WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+TEST := $(PYTEST) -n $(WORKERS) --dist worksteal -m "not prove and not foreign"
 
 test: $(READY) ## all tests but the long proofs (STORE=sqlite, postgres or both)
 	$(TEST) --store $(STORE) $(ARGS)

@@ -127,6 +127,7 @@ async def test_claiming_does_not_grow_with_the_runs_that_wait(bench: SqliteBench
 # A query that finds its rows by an index, and the index.
 PLANS: Mapping[str, str] = {
     "append_guard": "sqlite_autoindex_run_1 (tenant_id=? AND id=?)",
+    "append_guard_state": "sqlite_autoindex_run_1 (tenant_id=? AND id=?)",
     "step_update": "sqlite_autoindex_step_1 (tenant_id=? AND id=?)",
     "attempt_update": "sqlite_autoindex_attempt_1 (tenant_id=? AND step_id=? AND number=?)",
     "steps_live": "step_live (tenant_id=? AND run_id=?)",

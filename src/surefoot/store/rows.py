@@ -46,9 +46,9 @@ _WORDS: dict[StrEnum, str] = {
 """What members are bound as. A look into a table costs a third of what `member.value` does."""
 
 FLUSH_ORDER = (
-    "run_state", "run_result", "run_priority", "run_release", "conversation_insert", "conversation_position",
-    "step_insert", "step_update", "step_view", "attempt_insert", "attempt_update", "action_insert", "action_update",
-    "message_insert", "evidence_insert", "blob_drop_transient", "blob_put", "event_insert",
+    "conversation_insert", "conversation_position", "step_insert", "step_update", "step_view", "attempt_insert",
+    "attempt_update", "action_insert", "action_update", "message_insert", "evidence_insert", "blob_drop_transient",
+    "blob_put", "event_insert",
 )  # fmt: skip
 """The queries that may wait until all guards of a batch were checked, and the order in which they then run."""
 
@@ -61,6 +61,8 @@ class Written(msgspec.Struct):
     """For operation_key_claim."""
     places: list[Values]
     """For message_place."""
+    result: str | None = None
+    """Of the run; None where it is not given. As all of the run's own row, written with the guard."""
 
 
 class _Payloads:
@@ -234,18 +236,13 @@ class _Builder:
                 (run.tenant_id, key.operation_key, run.id, key.step_id, key.input_hash, wall, wall)
             )
         if payloads.result is not None:
-            self.add("run_result", _text(payloads.result.result), run.tenant_id, run.id)
+            self.written.result = _text(payloads.result.result)
 
 
 def append_rows(append: port.Append) -> Written:
     """The rows of an append, beside its guard. Raises InvalidInput for a text that is not UTF-8 or lacks its event."""
     before, after = append.before, append.after
     build = _Builder(after, append.at)
-    state = state_values(after)
-    if state != state_values(before):
-        build.add("run_state", *state, after.tenant_id, after.id)
-    if append.release:
-        build.add("run_release", after.tenant_id, after.id)
     if after.ended:
         build.add("conversation_position", after.next_position, append.at.wall, after.tenant_id, after.conversation_id)
     return _filled(build, before, append.events, append.payloads)
@@ -259,8 +256,6 @@ def create_rows(create: port.Create) -> Written:
         build.add("conversation_insert", after.tenant_id, after.conversation_id, after.next_position, wall, wall)
     elif after.ended:
         build.add("conversation_position", after.next_position, wall, after.tenant_id, after.conversation_id)
-    if create.priority:
-        build.add("run_priority", create.priority, after.tenant_id, after.id)
     return _filled(build, None, create.events, create.payloads)
 
 
@@ -281,18 +276,36 @@ def _filled(
     return build.written
 
 
-def guard_values(append: port.Append, now: Instant) -> Values:
-    """What append_guard binds; `now` is read in the transaction."""
+def counters(append: port.Append) -> Values:
+    """What every append writes of the run's own row."""
     after = append.after
     return (
         after.version, after.event_sequence, after.step_count, after.next_position, after.turns, after.input_tokens,
         after.output_tokens, after.cost_microdollars, after.result_step_id, _queued(after.queued),
-        last_committed_sequence(after), append.at.wall, after.tenant_id, after.id, append.before.version, append.token,
-        now.mono if append.needs_lease else -1e308, int(append.needs_lease), append.wall_before, now.wall,
+        last_committed_sequence(after), append.at.wall,
     )  # fmt: skip
 
 
-def run_values(create: port.Create, owner: str | None, now: Instant) -> Values:
+def decided_on(append: port.Append) -> Values:
+    """The row that an append changes: tenant, run, the version that was decided on, the lease's token or None."""
+    return (append.after.tenant_id, append.after.id, append.before.version, append.token)
+
+
+def guard_values(append: port.Append, now: Instant) -> Values:
+    """What a guard compares; `now` is read in the transaction."""
+    mono = now.mono if append.needs_lease else -1e308
+    return (*decided_on(append), mono, int(append.needs_lease), append.wall_before, now.wall)
+
+
+def changed_state(append: port.Append, result: str | None) -> Values:
+    """What append_guard_state writes beside the counters; nothing where the append leaves all of it as it is."""
+    state, release = state_values(append.after), int(append.release)
+    if not release and result is None and state == state_values(append.before):
+        return ()
+    return (*state, result, release, release)
+
+
+def run_values(create: port.Create, owner: str | None, now: Instant, result: str | None) -> Values:
     """What run_insert binds; the run is born leased to `owner`."""
     run = create.after
     status, error_code, ready_at, wake_at, version, limits, signals = state_values(run)
@@ -303,12 +316,13 @@ def run_values(create: port.Create, owner: str | None, now: Instant) -> Values:
         run.event_sequence, run.step_count, run.next_position, run.turns, last_committed_sequence(run),
         run.started.mono, run.started.wall, limits, _queued(run.queued), error_code, ready_at, wake_at, owner, token,
         until, create.start_key, create.start_hash, create.created_by, _text(create.metadata), signals,
-        parent, None if parent is None else run_of_step(parent), create.at.wall, create.at.wall,
+        parent, None if parent is None else run_of_step(parent), create.at.wall, create.at.wall, result,
+        create.priority,
     )  # fmt: skip
 
 
 def state_values(run: Run) -> Values:
-    """What run_state binds, beside the run's key."""
+    """What the run's state is made of, as it is bound."""
     ready_at, wake_at = wake_times(run)
     signals = _signals(run.signals)
     return (_WORDS[run.status], run.error_code, ready_at, wake_at, run.agent_version, _limits(run.limits), signals)

@@ -20,13 +20,19 @@ from surefoot.store.refusals import (
     parent_ended,
     run_exists,
 )
-from surefoot.store.rows import Values, Written, append_rows, create_rows, guard_values, run_values, state_values
+from surefoot.store.rows import (
+    Values,
+    Written,
+    append_rows,
+    counters,
+    create_rows,
+    decided_on,
+    run_values,
+    state_values,
+)
 
 _SERVERS = Instant(0.0, 0.0)
 """Stands where the statement itself takes the server's time."""
-_GUARD_COLUMNS = 16
-"""Of the values of a guard, those that are not times."""
-_RESULT, _RELEASE = "run_result", "run_release"
 _DROP, _PUT = "blob_drop_transient", "blob_put"
 
 
@@ -42,10 +48,9 @@ class AppendJob(Decision[None]):
         self.run_id = run.id
         self.keys = frozenset((run.id, run.conversation_id))
         self.rows = _parts(written)
-        result = written.rows.get(_RESULT)
         self.guarded = (
-            *guard_values(append, _SERVERS)[:_GUARD_COLUMNS], *state_values(run), result[-1][0] if result else None,
-            int(_RELEASE in written.rows), int(append.needs_lease), append.wall_before,
+            *counters(append), *decided_on(append), *state_values(run), written.result, int(append.release),
+            int(append.needs_lease), append.wall_before,
         )  # fmt: skip
 
     def value(self) -> None:
@@ -78,11 +83,7 @@ class CreateJob(Decision[str]):
         self.run_id = run.id
         self.keys = frozenset((run.id, run.conversation_id))
         self.rows = _parts(written)
-        result = written.rows.get(_RESULT)
-        self.guarded = (
-            *run_values(create, owner, _SERVERS), result[-1][0] if result else None, create.priority,
-            int(create.new_conversation),
-        )  # fmt: skip
+        self.guarded = (*run_values(create, owner, _SERVERS, written.result), int(create.new_conversation))
 
     def value(self) -> str:
         """Nobody follows it yet."""
@@ -114,9 +115,7 @@ class CreateJob(Decision[str]):
 
 def _parts(written: Written) -> Mapping[str, Sequence[Values]]:
     """The rows of a decision by part of the statement; what the guard writes itself is not among them."""
-    parts: dict[str, Sequence[Values]] = {
-        name: rows for name, rows in written.rows.items() if not name.startswith("run_")
-    }
+    parts: dict[str, Sequence[Values]] = dict(written.rows)
     if _DROP in parts:
         kept = " ".join(str(row[1]) for row in parts.get(_PUT, ()))
         parts[_DROP] = [(*row, kept) for row in parts[_DROP]]

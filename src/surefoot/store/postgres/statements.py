@@ -20,8 +20,7 @@ _ROWS = re.compile(r"\brows AS new \((.*?)\)", re.DOTALL)
 _CLOCKS = {"mono": "now_once", "wall": "now_once", "mono_now": "now_each", "wall_now": "now_each"}
 _DOOR = {"mono": "mono", "wall": "wall", "mono_now": "mono", "wall_now": "wall"}
 _CHECKED = ("operation_key_claim", "message_place")
-_PARTS = (*(name for name in FLUSH_ORDER if not name.startswith("run_")), *_CHECKED)
-"""What concerns the run's own row is written with the guard."""
+_PARTS = (*FLUSH_ORDER, *_CHECKED)
 
 
 class Statement(msgspec.Struct, frozen=True):

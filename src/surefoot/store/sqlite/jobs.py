@@ -15,7 +15,15 @@ from surefoot.store.refusals import (
     message_placed,
     parent_ended,
 )
-from surefoot.store.rows import Written, append_rows, create_rows, guard_values, run_values
+from surefoot.store.rows import (
+    Written,
+    append_rows,
+    changed_state,
+    counters,
+    create_rows,
+    guard_values,
+    run_values,
+)
 from surefoot.store.sqlite.file import SqliteFile
 from surefoot.store.sqlite.writer import Job, Transaction, Undo
 
@@ -32,11 +40,13 @@ class AppendJob(Job[None]):
 
     def write(self, tx: Transaction) -> None:
         """Guard first; a guard that does not hold says which part of it."""
-        now = tx.clock.now()
-        if tx.file.run("append_guard", guard_values(self._append, now)) != 1:
-            run = self._append.after
+        append, now = self._append, tx.clock.now()
+        state = changed_state(append, self._written.result)
+        query = "append_guard_state" if state else "append_guard"
+        if tx.file.run(query, (*counters(append), *state, *guard_values(append, now))) != 1:
+            run = append.after
             facts = tx.file.one("guard_facts", {"tenant_id": run.tenant_id, "run_id": run.id})
-            raise lost_guard(self._append, facts, now.mono)
+            raise lost_guard(append, facts, now.mono)
         _write_guarded(tx, self._written)
 
     def committed(self) -> None:
@@ -68,7 +78,7 @@ class CreateJob(Job[str]):
             self._check_conversation(tx.file)
         self._check_parent(tx.file)
         now = tx.clock.now()
-        tx.file.run("run_insert", run_values(create, self._owner, now))
+        tx.file.run("run_insert", run_values(create, self._owner, now, self._written.result))
         if self._owner is not None:
             self._record_owner(tx)
         _write_guarded(tx, self._written)

@@ -104,7 +104,7 @@ UPDATE run SET ready_at = :now WHERE ready_at IS NOT NULL
 -- name: boot_run_starts
 -- The age of a run under way, by the wall clock.
 UPDATE run SET started_mono = :now - max(0.0, :wall - started_wall)
-WHERE status NOT IN ('completed', 'failed', 'cancelled')
+WHERE status <> 'completed' AND status <> 'failed' AND status <> 'cancelled'
 
 -- name: boot_attempts
 -- Settle starts anew: every attempt that may have acted counts as ended now. :another_boot stands for the start, so that a
@@ -182,9 +182,10 @@ PRAGMA wal_checkpoint(PASSIVE)
 -- Appending -----------------------------------------------------------------------------------------------------------
 
 -- name: append_guard
--- The guard of every append, and the run's counters. It must change one row: the version is the one that was decided on; a
--- token, where given, is the row's; the lease is not over where one is needed (else -1e308 stands in) and the run is not
--- terminal; the wall time is before the expiry where there is one.
+-- The guard of an append that leaves the run's state as it is, and the run's counters. It must change one row: the version
+-- is the one that was decided on; a token, where given, is the row's; the lease is not over where one is needed (else
+-- -1e308 stands in) and the run is not terminal; the wall time is before the expiry where there is one.
+-- Three statuses are compared one by one, here and in the indexes: SQLite makes a table of a longer list, for each row.
 UPDATE run SET
     version = ?, event_sequence = ?, step_count = ?, next_position = ?, turns = ?, input_tokens = ?, output_tokens = ?,
     cost_microdollars = ?, result_step_id = ?, queued = ?,
@@ -192,29 +193,28 @@ UPDATE run SET
 WHERE tenant_id = ? AND id = ? AND version = ?
     AND lease_token = coalesce(?, lease_token)
     AND lease_until > ?
-    AND (? = 0 OR status NOT IN ('completed', 'failed', 'cancelled'))
+    AND (? = 0 OR (status <> 'completed' AND status <> 'failed' AND status <> 'cancelled'))
+    AND coalesce(?, 1e308) > ?
+
+-- name: append_guard_state
+-- The same for an append that changes the run's state, ends its lease or gives its result: the only query that changes a
+-- run's status. One statement, since each would write the row and its indexes again.
+UPDATE run SET
+    version = ?, event_sequence = ?, step_count = ?, next_position = ?, turns = ?, input_tokens = ?, output_tokens = ?,
+    cost_microdollars = ?, result_step_id = ?, queued = ?,
+    last_committed_sequence = ?, updated_at = ?,
+    status = ?, error_code = ?, ready_at = ?, wake_at = ?, agent_version = ?, limits = ?, signals = ?,
+    result = coalesce(?, result),
+    lease_owner = CASE WHEN ? THEN NULL ELSE lease_owner END, lease_until = CASE WHEN ? THEN 0.0 ELSE lease_until END
+WHERE tenant_id = ? AND id = ? AND version = ?
+    AND lease_token = coalesce(?, lease_token)
+    AND lease_until > ?
+    AND (? = 0 OR (status <> 'completed' AND status <> 'failed' AND status <> 'cancelled'))
     AND coalesce(?, 1e308) > ?
 
 -- name: guard_facts
 -- Which part of the guard failed.
 SELECT version, status, lease_token, lease_until FROM run WHERE tenant_id = :tenant_id AND id = :run_id
-
--- name: run_state
--- The only query that changes a run's status. Guard: append_guard has changed the row in this transaction.
-UPDATE run SET status = ?, error_code = ?, ready_at = ?, wake_at = ?, agent_version = ?, limits = ?, signals = ?
-WHERE tenant_id = ? AND id = ?
-
--- name: run_result
--- The result, with the append that completes the run.
-UPDATE run SET result = ? WHERE tenant_id = ? AND id = ?
-
--- name: run_priority
--- What a new run was given, where it is not 0. Guard: run_insert in this transaction.
-UPDATE run SET priority = ? WHERE tenant_id = ? AND id = ?
-
--- name: run_release
--- The lease ends with its append.
-UPDATE run SET lease_owner = NULL, lease_until = 0.0 WHERE tenant_id = ? AND id = ?
 
 -- name: run_insert
 -- A new run. Guard: create has looked at its start key and its conversation in this transaction.
@@ -222,8 +222,8 @@ INSERT INTO run (
     tenant_id, id, conversation_id, agent, agent_version, kind, status, version, event_sequence, step_count,
     next_position, turns, last_committed_sequence, started_mono, started_wall, limits, queued, error_code, ready_at,
     wake_at, lease_owner, lease_token, lease_until, start_key, start_hash, created_by, metadata, signals,
-    parent_step_id, parent_run_id, created_at, updated_at
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    parent_step_id, parent_run_id, created_at, updated_at, result, priority
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: run_by_start_key
 -- The run that was made first under a start key.
@@ -236,7 +236,8 @@ SELECT count(*) AS count FROM run WHERE tenant_id = :tenant_id AND id = :run_id
 -- name: run_is_open
 -- Whether there is such a run that has not ended.
 SELECT count(*) AS count FROM run
-WHERE tenant_id = :tenant_id AND id = :run_id AND status NOT IN ('completed', 'failed', 'cancelled')
+WHERE tenant_id = :tenant_id AND id = :run_id
+    AND status <> 'completed' AND status <> 'failed' AND status <> 'cancelled'
 
 -- name: conversation_insert
 -- A new conversation.
@@ -251,7 +252,7 @@ UPDATE conversation SET next_position = max(next_position, ?), updated_at = ? WH
 SELECT coalesce(run.next_position, conversation.next_position) AS next_position, run.id AS run_id
 FROM conversation
 LEFT JOIN run ON run.tenant_id = conversation.tenant_id AND run.conversation_id = conversation.id
-    AND run.status NOT IN ('completed', 'failed', 'cancelled')
+    AND run.status <> 'completed' AND run.status <> 'failed' AND run.status <> 'cancelled'
 WHERE conversation.tenant_id = :tenant_id AND conversation.id = :conversation_id
 
 -- name: step_insert
@@ -776,12 +777,12 @@ SELECT value FROM mark WHERE tenant_id = :tenant_id AND kind = :kind AND name = 
 -- name: count_runs_open
 -- Runs under way by status.
 SELECT status AS name, count(*) AS count FROM run INDEXED BY run_under_way
-WHERE tenant_id = :tenant_id AND status NOT IN ('completed', 'failed', 'cancelled') GROUP BY status
+WHERE tenant_id = :tenant_id AND status <> 'completed' AND status <> 'failed' AND status <> 'cancelled' GROUP BY status
 
 -- name: count_runs_over
 -- Runs that have ended by status; reads the index alone.
 SELECT status AS name, count(*) AS count FROM run INDEXED BY run_over
-WHERE tenant_id = :tenant_id AND status IN ('completed', 'failed', 'cancelled') GROUP BY status
+WHERE tenant_id = :tenant_id AND (status = 'completed' OR status = 'failed' OR status = 'cancelled') GROUP BY status
 
 -- name: count_runs_blocked
 -- Runs that no worker can take, by why.

@@ -40,7 +40,7 @@ from surefoot.runtime.context import Context, to_stderr
 from surefoot.runtime.deciding import decide_about, report_about
 from surefoot.runtime.look import verdict_look
 from surefoot.runtime.loop import Loop, PerformLoop
-from surefoot.runtime.registry import Registry, rules_of
+from surefoot.runtime.registry import Registry
 from surefoot.runtime.saying import say
 from surefoot.runtime.secrets import EnvironmentSecrets, load_keyring
 from surefoot.runtime.tracing import process_tracing
@@ -402,7 +402,7 @@ class Surefoot(Decisions):
         business = f"{tool.name}:{key}" if key is not None else tool.operation_key(call.arguments)
         run, loop = await self._start_performing(call, business, by)
         await self._adopt(run.id)
-        rules = rules_of(tool)
+        rules = self._registry.rules_for(tool)
         wait_s = rules.timeout_s + rules.settle_s + 30.0 if timeout is None else timeout
         rest: Run | None = None
         with contextlib.suppress(WaitTimeout):

@@ -8,7 +8,7 @@ import pytest
 
 from surefoot import Agent, Approval, Operation, Receipt, Surefoot, effects, tool, wait_for_signal
 from surefoot.core.canonical import KEY_CHARACTERS_MAX
-from surefoot.errors import InvalidInput
+from surefoot.errors import InvalidInput, KeyReused
 from surefoot.testing.model import FakeModel
 
 GOOD = ("k", "k" * KEY_CHARACTERS_MAX, "schlüssel-密钥-🔑", " kept ")
@@ -81,3 +81,22 @@ async def test_every_door_takes_the_same_keys(
     async with Surefoot(store_url, _agents(), worker=True, log=lambda line: None) as sf:
         for key in GOOD:
             assert await door(sf, key)
+
+
+async def test_a_key_that_an_agents_call_took_answers_a_performed_one(store_url: str) -> None:
+    sent: list[str] = []
+
+    @tool(effect=effects.opaque, key=lambda invoice, text: invoice)
+    async def pay(op: Operation, invoice: str, text: str) -> Receipt:
+        """Pay an invoice once."""
+        sent.append(text)
+        return Receipt(resource_id=f"payment of {invoice}")
+
+    model = FakeModel([[("pay", {"invoice": "7", "text": "first"})], "end"])
+    async with Surefoot(store_url, [Agent("pays", model, tools=[pay])], worker=True, log=lambda line: None) as sf:
+        await sf.wait((await sf.start("pays", "go")).id, timeout=30)
+        receipt = await sf.perform(pay.call(invoice="7", text="first"), timeout=30)
+        assert (receipt.resource_id, sent) == ("payment of 7", ["first"])
+        with pytest.raises(KeyReused):
+            await sf.perform(pay.call(invoice="7", text="second"), timeout=30)
+        assert sent == ["first"]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surefoot.core.redact import SECRET_CHARACTERS_MIN, RedactedStream, Redactor, safe_error
+from surefoot.core.redact import SECRET_CHARACTERS_MIN, RedactedStream, Redactor, _gap, _squeezed, safe_error
 
 CANARY = 'CANARY-1/x+y "z" & ü?=%'
 TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
@@ -220,3 +220,9 @@ def test_a_token_of_our_own_is_known_by_its_form() -> None:
             text = f"so use {OWN} as is"
             shown = "".join(stream.feed(text[i : i + step]) for i in range(0, len(text), step)) + stream.end()
             assert shown == redactor.text(text), step
+
+
+@given(st.text(alphabet="\\nrtx \n\x1c\x85\u2028\u200b"))
+@settings(max_examples=500)
+def test_what_is_searched_without_gaps_is_what_the_gaps_leave(text: str) -> None:
+    assert _squeezed(text) == _gap().sub("", text)

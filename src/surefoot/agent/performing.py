@@ -11,7 +11,7 @@ from surefoot.agent.tools import ToolCall
 from surefoot.core.state import ActionKind, ActionStatus, Limits, Run, RunStatus, Step, StepStatus
 from surefoot.core.values import canonical, digest
 from surefoot.effects import Receipt
-from surefoot.errors import ApprovalPending, InvalidInput, OutcomeUnknown, PerformFailed, WaitTimeout
+from surefoot.errors import ApprovalPending, Conflict, InvalidInput, OutcomeUnknown, PerformFailed, WaitTimeout
 from surefoot.runtime.context import Context
 from surefoot.runtime.loop import Answer
 from surefoot.store.port import ActionRow
@@ -41,8 +41,13 @@ async def performing_run(
             asked=digest(canonical([call.tool.name, call.arguments])),
             call=call,
             business_key=business_key,
+            asks_owner=False,
         )
-        run, _ = await create(new)
+        try:
+            run, _ = await create(new)
+        except Conflict:
+            # Another call holds the key, from an agent perhaps: this one is answered from it, or refused.
+            run, _ = await create(msgspec.structs.replace(new, asks_owner=True))
         if key is None or run.status is not RunStatus.failed:
             return run
     raise InvalidInput(f"this key failed {PERFORMS_MAX} times; mend what the error_code of its last run names")

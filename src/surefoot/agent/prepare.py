@@ -24,7 +24,6 @@ from surefoot.runtime.context import Context
 from surefoot.runtime.execute import redact_json, view_and_flags, view_json
 from surefoot.runtime.questions import make_ask
 from surefoot.runtime.ready import read_precondition
-from surefoot.runtime.registry import rules_of
 
 _UNKNOWN_RULES = Rules(effect=EffectClass.read)
 ARGUMENT_BYTES_MAX = 1024 * 1024
@@ -35,12 +34,18 @@ _NAME_CHARACTERS_MAX = 200
 class Preparer:
     """Prepares the calls of one answer; later ones are compared with earlier ones of the same answer too."""
 
-    def __init__(self, ctx: Context, agent: Agent | None, proposed: set[str] | None = None) -> None:
-        """`proposed` are all actions that were proposed in the conversation so far, where the caller knows them."""
+    def __init__(
+        self, ctx: Context, agent: Agent | None, proposed: set[str] | None = None, *, asks_owner: bool = True
+    ) -> None:
+        """`proposed` are all actions that were proposed in the conversation so far, where the caller knows them.
+
+        Without `asks_owner` nobody is asked who holds a business key: the commit that takes it will tell.
+        """
         self._ctx = ctx
         self._agent = agent
         self._identities: set[str] = set()
         self._proposed = proposed
+        self._asks_owner = asks_owner
         self._has_result = False
 
     async def prepare(self, run: Run, calls: Sequence[CallPart]) -> list[ProposedCall]:
@@ -98,7 +103,7 @@ class Preparer:
         return ProposedCall(
             tool_name=tool.name,
             tool_version=tool.version,
-            rules=rules_of(tool),
+            rules=self._ctx.registry.rules_for(tool),
             input_ref=digest(data),
             input_hash=input_hash,
             data=data,
@@ -153,7 +158,9 @@ class Preparer:
 
     async def _owner(self, tool: Tool, key: str | None, input_hash: str) -> tuple[str | None, Refusal | None]:
         """Who holds the business key: the same bytes are answered from there, other bytes are refused."""
-        held = None if key is None else await self._ctx.store.key_owner(self._ctx.tenant_id, key)
+        if key is None or not self._asks_owner:
+            return None, None
+        held = await self._ctx.store.key_owner(self._ctx.tenant_id, key)
         if held is None:
             return None, None
         owner = await self._ctx.store.step(self._ctx.tenant_id, held.step_id)
@@ -206,7 +213,7 @@ class Preparer:
             safe_input=safe_input,
             warnings=tuple(warnings),
             permission=None if approval is None else approval.permission,
-            expires_s=rules_of(tool).approval_expires_s,
+            expires_s=self._ctx.registry.rules_for(tool).approval_expires_s,
             shown=shown,
         )
 
@@ -220,7 +227,7 @@ class Preparer:
         return ProposedCall(
             tool_name=self._ctx.redactor.text(clean_text(call.name[:_NAME_CHARACTERS_MAX])),
             tool_version="" if tool is None else tool.version,
-            rules=_UNKNOWN_RULES if tool is None else rules_of(tool),
+            rules=_UNKNOWN_RULES if tool is None else self._ctx.registry.rules_for(tool),
             input_ref=None,
             input_hash=digest(raw),
             data=None,

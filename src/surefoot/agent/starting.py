@@ -44,6 +44,8 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes | None = None
     call: ToolCall | None = None
     business_key: str | None = None
+    asks_owner: bool = True
+    """Whether it is read first who holds the business key. If not, a key that is held is a Conflict."""
     conversation_id: str | None = None
     parent_step_id: str | None = None
     metadata: Mapping[str, object] = {}
@@ -140,7 +142,8 @@ async def create_run(
     start_run(draft, new.body)
     calls: list[ProposedCall] = []
     if new.call is not None:
-        calls = [await _propose(ctx, draft, run, new.call, new.business_key)]
+        preparer = Preparer(ctx, None, asks_owner=new.asks_owner)
+        calls = [await _propose(preparer, draft, run, new.call, new.business_key)]
     if first is not None:
         first(draft, calls)
     create = Create(
@@ -236,8 +239,10 @@ async def run_again(ctx: Context, run_id: str, by: str, known: tuple[str, Limits
     )
 
 
-async def _propose(ctx: Context, draft: Draft, run: Run, call: ToolCall, business_key: str | None) -> ProposedCall:
-    proposed = await Preparer(ctx, None).call(run, call.tool, call.arguments, business_key)
+async def _propose(
+    preparer: Preparer, draft: Draft, run: Run, call: ToolCall, business_key: str | None
+) -> ProposedCall:
+    proposed = await preparer.call(run, call.tool, call.arguments, business_key)
     if proposed.refusal is not None and proposed.refusal.code == KeyReused.code:
         raise KeyReused(proposed.refusal.text)
     if proposed.refusal is not None:

@@ -25,7 +25,7 @@ def answer(d: Draft, step: Step, body: bytes) -> None:
     A model call and a call outside any conversation are answered elsewhere.
     """
     step = d.step(step.id)
-    if step.type is StepType.model_call or d.run.kind == "perform":
+    if step.type is StepType.model_call or not d.run.talks:
         return
     if step.answered or step.position is None:
         note(d, _about(step, body))
@@ -45,7 +45,7 @@ def _about(step: Step, body: bytes) -> bytes:
 
 def note(d: Draft, body: bytes) -> None:
     """A note to the model at the conversation's next legal place; one of a terminal run waits for the next run."""
-    if d.run.kind == "perform":
+    if not d.run.talks:
         return
     message = NOTE_PREFIX + d.message_id().removeprefix("msg_")
     d.carry(MessageBody(message, body))

@@ -313,6 +313,11 @@ class Run(msgspec.Struct, frozen=True, gc=False):
         return self.status in TERMINAL
 
     @property
+    def talks(self) -> bool:
+        """False for a performed call: its conversation is a name only, in which nothing is ever said."""
+        return self.kind != "perform"
+
+    @property
     def batch_open(self) -> bool:
         """True while a model call or a call of its answer has no result yet."""
         # A list, and no generator: this is asked several times in every decision.

@@ -174,7 +174,7 @@ def may_rest(run: Run) -> bool:
 
 def calls_run(run: Run) -> bool:
     """True where another run works on one of its calls."""
-    return any(_at_work(step) for step in run.steps.values())
+    return True in [_at_work(step) for step in run.steps.values()]
 
 
 def _at_work(step: Step) -> bool:

@@ -84,7 +84,7 @@ class Context(msgspec.Struct, frozen=True):
     def operation(self, run_id: str, step: Step, attempt: Attempt | None) -> Operation:
         """The operation of a step as its tool sees it; without an attempt it is for looking only."""
         now = self.store.now()
-        sent = [a for a in step.attempts if attempt is None or a.number < attempt.number]
+        earlier = [a for a in step.attempts if attempt is None or a.number < attempt.number]
         if attempt is None:
             first_byte = last_byte = self.doors.clock.now().mono + LOOK_TIMEOUT_SECONDS
         else:
@@ -98,14 +98,14 @@ class Context(msgspec.Struct, frozen=True):
             step_id=step.id,
             call_id=step.call_id or "",
             attempt=step.attempt if attempt is None else attempt.number,
-            first_sent_at=min((a.started.wall for a in step.attempts), default=None),
+            first_sent_at=min([a.started.wall for a in step.attempts], default=None),
             search_from=policy.search_from(step, now),
             tenant_id=self.tenant_id,
             first_byte_before=first_byte,
             last_byte_before=last_byte,
             effect=step.rules.effect.value,
             looking=attempt is None,
-            earlier_may_be_sent=any(a.possibly_sent for a in sent),
+            earlier_may_be_sent=True in [a.possibly_sent for a in earlier],
             door=self.doors.http,
             signer=self.signer,
             secrets=self.secrets,

@@ -71,9 +71,12 @@ class Driver:
         self._launch(begun)
         await self.held.loop.resume(self.handle.run)
         await self._recover()
+        # The commit that began them has looked at everything.
+        looked = bool(begun) and not self._needs_main()
         while not (self.released or self.held.lost):
-            if not self.held.stopping:
+            if not (self.held.stopping or looked):
                 await self._advance()
+            looked = False
             if self.released or self.held.lost or (self.held.stopping and not self._tasks):
                 break
             await self._rest()

@@ -223,8 +223,9 @@ def _wait_s(retry_after: object) -> float | None:
 def receipt_look(receipt: Receipt, redactor: Redactor, *, source: str) -> Look:
     """A receipt as evidence with its result for the model; read leniently, cut and redacted."""
     output, notes = encode_output(receipt.output, RESULT_BYTES_MAX)
-    facts = {"resource_id": receipt.resource_id, "url": receipt.url, "error": receipt.error}
-    content: dict[str, object] = {n: fact_text(fact, redactor) for n, fact in facts.items() if fact is not None}
+    told = {"resource_id": receipt.resource_id, "url": receipt.url, "error": receipt.error}
+    facts = {name: fact_text(fact, redactor) for name, fact in told.items() if fact is not None}
+    content: dict[str, object] = {**facts}
     if receipt.output is not None or not content:
         content["output"] = msgspec.Raw(output)
     if notes:
@@ -238,8 +239,7 @@ def receipt_look(receipt: Receipt, redactor: Redactor, *, source: str) -> Look:
             "is_error": receipt.error is not None,
         }
     )
-    told = (receipt.resource_id, receipt.url)
-    resource_id, url = mended(*(None if fact is None else fact_text(fact, redactor) for fact in told))
+    resource_id, url = mended(facts.get("resource_id"), facts.get("url"))
     return Look(
         "found",
         source=source,

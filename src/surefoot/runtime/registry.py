@@ -149,8 +149,14 @@ class Registry:
 
     def add(self, tool: RunnableTool) -> None:
         """Know a tool."""
+        if self.tools.get(tool.name) is tool:
+            return
         self.tools[tool.name] = tool
         self.rules[tool.name] = rules_of(tool)
+
+    def rules_for(self, tool: RunnableTool) -> Rules:
+        """The rules of a tool; those of one that is known are made once."""
+        return self.rules[tool.name] if self.tools.get(tool.name) is tool else rules_of(tool)
 
     def __getitem__(self, name: str | None) -> RunnableTool:
         """Raises KeyError for a name that the code of now does not know."""

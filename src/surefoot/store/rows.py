@@ -82,25 +82,25 @@ class _Payloads:
             self._add(payload)
 
     def _add(self, payload: port.Payload) -> None:
-        match payload:
-            case port.MessageBody():
-                self.bodies[payload.message_id] = payload
-            case port.BlobPut():
-                self.blobs.append(payload)
-            case port.TransientDrop():
-                self.drop = True
-            case port.StepView():
-                self.views[payload.step_id] = _merged(self.views.get(payload.step_id), payload)
-            case port.ActionView():
-                self.shown[payload.action_id] = payload
-            case port.ActionAnswer():
-                self.answers[payload.action_id] = payload
-            case port.EvidenceDetail():
-                self.evidence.append(payload)
-            case port.RunResult():
-                self.result = payload
-            case port.ClaimKey():
-                self.keys.append(payload)
+        # The commonest first: this is on the path of every append.
+        if isinstance(payload, port.StepView):
+            self.views[payload.step_id] = _merged(self.views.get(payload.step_id), payload)
+        elif isinstance(payload, port.MessageBody):
+            self.bodies[payload.message_id] = payload
+        elif isinstance(payload, port.BlobPut):
+            self.blobs.append(payload)
+        elif isinstance(payload, port.RunResult):
+            self.result = payload
+        elif isinstance(payload, port.ClaimKey):
+            self.keys.append(payload)
+        elif isinstance(payload, port.TransientDrop):
+            self.drop = True
+        elif isinstance(payload, port.ActionView):
+            self.shown[payload.action_id] = payload
+        elif isinstance(payload, port.ActionAnswer):
+            self.answers[payload.action_id] = payload
+        else:
+            self.evidence.append(payload)
 
 
 def _merged(first: port.StepView | None, then: port.StepView) -> port.StepView:
@@ -243,7 +243,7 @@ def append_rows(append: port.Append) -> Written:
     """The rows of an append, beside its guard. Raises InvalidInput for a text that is not UTF-8 or lacks its event."""
     before, after = append.before, append.after
     build = _Builder(after, append.at)
-    if after.ended:
+    if after.ended and after.talks:
         build.add("conversation_position", after.next_position, append.at.wall, after.tenant_id, after.conversation_id)
     return _filled(build, before, append.events, append.payloads)
 
@@ -252,9 +252,9 @@ def create_rows(create: port.Create) -> Written:
     """The rows of a new run, beside the run's own. Raises InvalidInput as `append_rows` does."""
     after, wall = create.after, create.at.wall
     build = _Builder(after, create.at)
-    if create.new_conversation:
+    if create.new_conversation and after.talks:
         build.add("conversation_insert", after.tenant_id, after.conversation_id, after.next_position, wall, wall)
-    elif after.ended:
+    elif after.ended and after.talks:
         build.add("conversation_position", after.next_position, wall, after.tenant_id, after.conversation_id)
     return _filled(build, None, create.events, create.payloads)
 
@@ -299,10 +299,22 @@ def guard_values(append: port.Append, now: Instant) -> Values:
 
 def changed_state(append: port.Append, result: str | None) -> Values:
     """What append_guard_state writes beside the counters; nothing where the append leaves all of it as it is."""
-    state, release = state_values(append.after), int(append.release)
-    if not release and result is None and state == state_values(append.before):
+    release = int(append.release)
+    if not release and result is None and _same_state(append.before, append.after):
         return ()
-    return (*state, result, release, release)
+    return (*state_values(append.after), result, release, release)
+
+
+def _same_state(before: Run, after: Run) -> bool:
+    """Whether `state_values` would be the same; asked of every append."""
+    return (
+        before.status is after.status
+        and before.limits is after.limits
+        and before.signals is after.signals
+        and before.error_code == after.error_code
+        and before.agent_version == after.agent_version
+        and wake_times(before) == wake_times(after)
+    )
 
 
 def run_values(create: port.Create, owner: str | None, now: Instant, result: str | None) -> Values:

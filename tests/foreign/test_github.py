@@ -21,6 +21,7 @@ from tests.cases.rig import SECRET, calls_of
 from tests.foreign.program import Config, configured
 from tests.foreign.proxy import Mishap, Proxy, Trap
 from tests.foreign.service import APP_BOT, APP_ID, INSTALLATION_ID, Repository
+from tests.places import Place
 
 pytestmark = pytest.mark.foreign
 
@@ -83,16 +84,16 @@ def _pull(repository: Repository) -> dict[str, object]:
     return {"repo": repository.name, "number": repository.pull}
 
 
-def surefoot(folder: Path, probe: Probe, arguments: Mapping[str, object]) -> Surefoot:
+def surefoot(place: Place, probe: Probe, arguments: Mapping[str, object]) -> Surefoot:
     """A worker in this process."""
     model = FakeModel([[(probe.tool, dict(arguments))], "done"])
     agent = Agent(name="worker", model=model, instructions="Do it.", tools=[configured(probe.tool, SETTLE, TIMEOUT)])
-    return Surefoot(f"sqlite:///{folder / 'run.db'}", [agent], worker=True, secret=SECRET, log=lambda line: None)
+    return Surefoot(place.url, [agent], worker=True, secret=SECRET, log=lambda line: None)
 
 
-async def play(folder: Path, probe: Probe, arguments: Mapping[str, object]) -> RunSnapshot:
+async def play(place: Place, probe: Probe, arguments: Mapping[str, object]) -> RunSnapshot:
     """One run in this process, to its end."""
-    async with surefoot(folder, probe, arguments) as sf:
+    async with surefoot(place, probe, arguments) as sf:
         return await sf.wait((await sf.start("worker", "Do it.")).id, timeout=STORY_SECONDS)
 
 
@@ -106,19 +107,19 @@ def judge(proxy: Proxy, probe: Probe, repository: Repository, run: RunSnapshot, 
 
 
 @EACH
-async def test_without_a_fault(tmp_path: Path, proxy: Proxy, repository: Repository, probe: Probe) -> None:
-    run = await play(tmp_path, probe, probe.arguments(repository))
+async def test_without_a_fault(place: Place, proxy: Proxy, repository: Repository, probe: Probe) -> None:
+    run = await play(place, probe, probe.arguments(repository))
     assert judge(proxy, probe, repository, run, requests=1).external_resource_id
 
 
 @EACH
 @pytest.mark.parametrize("mishap", ["lost_reply", "502_after", "hang_after"])
 async def test_applied_and_not_told(
-    tmp_path: Path, proxy: Proxy, repository: Repository, probe: Probe, mishap: Mishap
+    place: Place, proxy: Proxy, repository: Repository, probe: Probe, mishap: Mishap
 ) -> None:
     arguments = probe.arguments(repository)
     proxy.traps.append(Trap(probe.method, probe.path, mishap))
-    run = await play(tmp_path, probe, arguments)
+    run = await play(place, probe, arguments)
     _found_or_repeated(proxy, probe, repository, run)
 
 
@@ -131,30 +132,29 @@ def _found_or_repeated(proxy: Proxy, probe: Probe, repository: Repository, run: 
 @EACH
 @pytest.mark.parametrize("mishap", ["lost_request", "502_before"])
 async def test_not_applied_and_not_told(
-    tmp_path: Path, proxy: Proxy, repository: Repository, probe: Probe, mishap: Mishap
+    place: Place, proxy: Proxy, repository: Repository, probe: Probe, mishap: Mishap
 ) -> None:
     arguments = probe.arguments(repository)
     proxy.traps.append(Trap(probe.method, probe.path, mishap))
-    judge(proxy, probe, repository, await play(tmp_path, probe, arguments), requests=2)
+    judge(proxy, probe, repository, await play(place, probe, arguments), requests=2)
 
 
 @EACH
-async def test_late_within_the_settle_time(tmp_path: Path, proxy: Proxy, repository: Repository, probe: Probe) -> None:
+async def test_late_within_the_settle_time(place: Place, proxy: Proxy, repository: Repository, probe: Probe) -> None:
     arguments = probe.arguments(repository)
     proxy.traps.append(Trap(probe.method, probe.path, "late"))
-    run = await play(tmp_path, probe, arguments)
+    run = await play(place, probe, arguments)
     await proxy.settle()
     judge(proxy, probe, repository, run, requests=1 if probe.grade == "searched" else 2)
 
 
-async def child(folder: Path, probe: Probe, arguments: Mapping[str, object], *, kill_at: int = 0) -> Child:
+async def child(place: Place, probe: Probe, arguments: Mapping[str, object], *, kill_at: int = 0) -> Child:
     """A worker in a process of its own."""
-    store = f"sqlite:///{folder / 'run.db'}"
-    config = Config(store, probe.tool, dict(arguments), SETTLE, TIMEOUT, kill_at)
+    config = Config(place.url, probe.tool, dict(arguments), SETTLE, TIMEOUT, kill_at)
     source = Path(sys.modules["surefoot"].__path__[0]).parent
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.foreign.program", msgspec.json.encode(config).decode(),
-        env={**os.environ, "PYTHONPATH": f"{source}:{source.parent}"}, cwd=folder,
+        env={**os.environ, "PYTHONPATH": f"{source}:{source.parent}"}, cwd=place.folder,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     return Child(process)
@@ -177,37 +177,37 @@ class Child:
         return out.decode().strip()
 
 
-async def taken_over(folder: Path, probe: Probe, arguments: Mapping[str, object], run_id: str) -> RunSnapshot:
+async def taken_over(place: Place, probe: Probe, arguments: Mapping[str, object], run_id: str) -> RunSnapshot:
     """What another worker makes of the dead one's run."""
-    async with surefoot(folder, probe, arguments) as sf:
+    async with surefoot(place, probe, arguments) as sf:
         return await sf.wait(run_id, timeout=STORY_SECONDS)
 
 
 @EACH
-async def test_killed_before_the_first_byte(tmp_path: Path, proxy: Proxy, repository: Repository, probe: Probe) -> None:
+async def test_killed_before_the_first_byte(place: Place, proxy: Proxy, repository: Repository, probe: Probe) -> None:
     arguments = probe.arguments(repository)
-    run_id = await (await child(tmp_path, probe, arguments, kill_at=probe.nth)).dies()
+    run_id = await (await child(place, probe, arguments, kill_at=probe.nth)).dies()
     assert proxy.requests(probe.method, probe.path) == []
-    run = await taken_over(tmp_path, probe, arguments, run_id)
+    run = await taken_over(place, probe, arguments, run_id)
     assert judge(proxy, probe, repository, run, requests=1).attempt == 2
 
 
 @EACH
 async def test_killed_after_the_target_applied(
-    tmp_path: Path, proxy: Proxy, repository: Repository, probe: Probe
+    place: Place, proxy: Proxy, repository: Repository, probe: Probe
 ) -> None:
     arguments = probe.arguments(repository)
     trap = Trap(probe.method, probe.path, "lost_reply")
     proxy.traps.append(trap)
-    worker = await child(tmp_path, probe, arguments)
+    worker = await child(place, probe, arguments)
     trap.after = worker.kill
     run_id = await worker.dies()
     assert probe.count(repository) == 1, "the target had applied it"
-    _found_or_repeated(proxy, probe, repository, await taken_over(tmp_path, probe, arguments, run_id))
+    _found_or_repeated(proxy, probe, repository, await taken_over(place, probe, arguments, run_id))
 
 
 async def test_a_github_app_acts_under_a_token_of_its_installation(
-    tmp_path: Path, proxy: Proxy, repository: Repository, monkeypatch: pytest.MonkeyPatch, app_key: str
+    place: Place, proxy: Proxy, repository: Repository, monkeypatch: pytest.MonkeyPatch, app_key: str
 ) -> None:
     monkeypatch.delenv("GITHUB_TOKEN")
     monkeypatch.setenv("GITHUB_APP_ID", str(APP_ID))
@@ -215,17 +215,17 @@ async def test_a_github_app_acts_under_a_token_of_its_installation(
     monkeypatch.setenv("GITHUB_APP_PRIVATE_KEY", app_key)
     proxy.traps.append(Trap("POST", "**/issues/*/comments", "lost_reply"))
     probe = PROBES[0]
-    run = await play(tmp_path, probe, probe.arguments(repository))
+    run = await play(place, probe, probe.arguments(repository))
     _found_or_repeated(proxy, probe, repository, run)
     tokens = proxy.requests("POST", "/app/installations/*/access_tokens")
     assert [one.status for one in tokens] == [201], "one token for the call and its lookup"
     assert repository.authors() == [APP_BOT]
 
 
-async def test_reading_a_pull_request(proxy: Proxy, repository: Repository, tmp_path: Path) -> None:
+async def test_reading_a_pull_request(proxy: Proxy, repository: Repository, place: Place) -> None:
     arguments = {"repo": repository.name, "number": repository.pull}
     probe = Probe("read_pull_request", lambda r: arguments, "GET", "**", lambda r: 1, "repeated")
-    run = await play(tmp_path, probe, arguments)
+    run = await play(place, probe, arguments)
     (step,) = calls_of(run)
     assert run.status == "completed" and step.status == "succeeded"
     assert github.read_pull_request.effect.name == "read"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -18,6 +17,7 @@ from surefoot.testing.model import FakeModel
 from tests.cases.rig import SECRET, calls_of
 from tests.foreign.proxy import Mishap, Proxy, Trap
 from tests.foreign.service import Emulate
+from tests.places import Place
 
 pytestmark = pytest.mark.foreign
 
@@ -52,22 +52,21 @@ def emails(emulate: Emulate, subject: str) -> int:
     return sum(1 for one in reply["data"] if one["subject"] == subject)
 
 
-async def play(folder: Path, url: str, subject: str) -> RunSnapshot:
+async def play(place: Place, url: str, subject: str) -> RunSnapshot:
     """One email in one run."""
     model = FakeModel([[("send_email", {**ARGUMENTS, "subject": subject})], "done"])
     agent = Agent(name="worker", model=model, instructions="Do it.", tools=[send_email(url)])
-    store = f"sqlite:///{folder / 'run.db'}"
-    async with Surefoot(store, [agent], worker=True, secret=SECRET, log=lambda line: None) as sf:
+    async with Surefoot(place.url, [agent], worker=True, secret=SECRET, log=lambda line: None) as sf:
         return await sf.wait((await sf.start("worker", "Do it.")).id, timeout=40)
 
 
 @pytest.mark.parametrize("mishap", ["lost_reply", "502_after", "hang_after", "lost_request", "502_before", "late"])
 async def test_the_same_key_goes_out_again_and_there_is_one_email(
-    tmp_path: Path, emulate: Emulate, resend: tuple[Proxy, str], mishap: Mishap
+    place: Place, emulate: Emulate, resend: tuple[Proxy, str], mishap: Mishap
 ) -> None:
     proxy, url = resend
     proxy.traps.append(Trap("POST", "/emails", mishap))
-    run = await play(tmp_path, url, f"Hello {mishap}")
+    run = await play(place, url, f"Hello {mishap}")
     await proxy.settle()
     (step,) = calls_of(run)
     assert (run.status, step.status, step.attempt) == ("completed", "succeeded", 2)
@@ -76,16 +75,15 @@ async def test_the_same_key_goes_out_again_and_there_is_one_email(
     assert sent.json()["subject"] == f"Hello {mishap}", "the id is that of the one email"
 
 
-async def test_another_body_under_the_key_is_refused(
-    tmp_path: Path, emulate: Emulate, resend: tuple[Proxy, str]
-) -> None:
+async def test_another_body_under_the_key_is_refused(place: Place, emulate: Emulate, resend: tuple[Proxy, str]) -> None:
     """As where two programs use one business key for different things: nothing is sent, and the caller is told."""
     _, url = resend
     body = json.dumps({"from": "us@example.com", "to": ["bob@example.com"], "subject": "First", "text": "x"})
     taken = {**HEADERS, "Idempotency-Key": "send_email:mail-81", "Content-Type": "application/json"}
     httpx.post(f"{emulate.resend}/emails", headers=taken, content=body, timeout=10.0).raise_for_status()
-    store = f"sqlite:///{tmp_path / 'run.db'}"
-    async with Surefoot(store, [], tools=[send_email(url)], worker=True, secret=SECRET, log=lambda line: None) as sf:
+    async with Surefoot(
+        place.url, [], tools=[send_email(url)], worker=True, secret=SECRET, log=lambda line: None
+    ) as sf:
         call = send_email(url).call(**{**ARGUMENTS, "subject": "Second"})
         with pytest.raises(PerformFailed):
             await sf.perform(call, key="mail-81")

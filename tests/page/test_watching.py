@@ -171,12 +171,13 @@ async def test_while_an_outcome_is_looked_for_nothing_says_that_it_is_sent_again
 
 PERFORM = """
 import asyncio
+import sys
 from agents import post_note
 from surefoot import Surefoot
 from surefoot.errors import ApprovalPending
 
 async def main():
-    async with Surefoot("sqlite:///surefoot.db") as sf:
+    async with Surefoot(sys.argv[1]) as sf:
         try:
             await sf.perform(post_note.call(text="by a script"), key="note-81")
         except ApprovalPending as pending:
@@ -187,9 +188,8 @@ asyncio.run(main())
 
 
 async def test_a_call_without_an_agent_is_a_run_of_one_step(own_stage: Stage, visitors: Visitors) -> None:
-    told = subprocess.run(
-        [sys.executable, "-c", PERFORM], cwd=own_stage.folder, env=own_stage.cli.environment, capture_output=True
-    )
+    words = [sys.executable, "-c", PERFORM, own_stage.cli.place.url]
+    told = subprocess.run(words, cwd=own_stage.folder, env=own_stage.cli.environment, capture_output=True)
     assert b"waits for a person" in told.stdout, told
     page = await visitors.page(own_stage)
     row = page.locator(".run", has_text="single call")

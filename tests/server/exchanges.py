@@ -12,11 +12,13 @@ import json
 import re
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 
 import httpx
 
 from surefoot import Surefoot
+from surefoot.agent.model import ModelRequest
 from surefoot.server.doorman import TokenDoorman
 from surefoot.server.factory import create_app
 from surefoot.server.options import Options
@@ -169,11 +171,20 @@ async def _about(told: Recorder) -> None:
     await told.ask("DELETE /v1/session", "/v1/session", by=None, Cookie=cookie, **csrf)
 
 
-def surefoot_of(url: str) -> Surefoot:
-    """A Surefoot with the agents that are asked."""
-    outside = Outside()
-    agents = [outside.writer("Milk is out."), outside.agent("shouter", [("shout", {"text": "hi"})], "Shouted.")]
-    return Surefoot(url, agents, worker=True, secret=SECRET, log=lambda line: None)
+@asynccontextmanager
+async def surefoot_of(url: str) -> AsyncIterator[Surefoot]:
+    """A Surefoot with the agents that are asked. What the shouter says after its shout, it says at the end."""
+    outside, end = Outside(), asyncio.Event()
+
+    async def says(request: ModelRequest) -> str:
+        # A run that is taken up again must not be over before its exchange has shown it, whatever the store takes.
+        await end.wait()
+        return "Shouted."
+
+    agents = [outside.writer("Milk is out."), outside.agent("shouter", [("shout", {"text": "hi"})], says)]
+    async with Surefoot(url, agents, worker=True, secret=SECRET, log=lambda line: None) as sf:
+        yield sf
+        end.set()
 
 
 async def _main() -> None:

@@ -229,6 +229,7 @@ async def test_who_follows_waits_for_a_server_that_is_down_and_misses_nothing(pl
         async with Remote(first.url, None, "en", notes.append, doors) as at:
             following = asyncio.ensure_future(at.follow(gate_id, 0, tell, Blocked(notes.append)))
             await eventually(lambda: "begun" in "".join(Cli(place).sent), "the call to begin", seconds_max=30)
+            await eventually(lambda: bool(told), "an answer, without which the address may be wrong", seconds_max=30)
             await asyncio.to_thread(first.kill)
             await eventually(lambda: len(clock.waits) > 16, "many tries of a server that is down", seconds_max=60)
             assert not following.done()

@@ -193,9 +193,11 @@ class AgentLoop:
         kept = None if not calls else self._reasoning(run, answer.reasoning)
         message = assistant_body(answer, None if kept is None else kept.ref)
         body = redact_json(self._ctx.redactor, message)
-        result = redact_json(self._ctx.redactor, msgspec.json.encode({"text": _stored_text(body)}))
+        result = None
+        if not calls and not self._agent.output:
+            result = redact_json(self._ctx.redactor, msgspec.json.encode({"text": _stored_text(body)}))
         had = self._history.reasoning_ref is not None
-        return _Record(body, None if self._agent.output else result, calls, _spent(answer), kept, had)
+        return _Record(body, result, calls, _spent(answer), kept, had)
 
     def _reasoning(self, run: Run, text: str | None) -> BlobPut | None:
         """The transient blob. Signed text cannot be redacted: with a known secret in it, nothing is kept."""

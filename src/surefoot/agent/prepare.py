@@ -90,7 +90,8 @@ class Preparer:
         self, run: Run, tool: Tool, arguments: dict[str, object], data: bytes, key: str | None
     ) -> ProposedCall:
         target = tool.target_text(arguments) or None
-        input_hash = digest(canonical([digest(data), tool.name, tool.version, target, tool.credential]))
+        input_ref = digest(data)
+        input_hash = digest(canonical([input_ref, tool.name, tool.version, target, tool.credential]))
         owner, refusal = await self._owner(tool, key, input_hash)
         identity = None if tool.effect.name == "read" else tool.identity_hash(arguments)
         repeat = await self._repeat(run, identity) if key is None and identity is not None else None
@@ -104,7 +105,7 @@ class Preparer:
             tool_name=tool.name,
             tool_version=tool.version,
             rules=self._ctx.registry.rules_for(tool),
-            input_ref=digest(data),
+            input_ref=input_ref,
             input_hash=input_hash,
             data=data,
             safe_input=safe_input,

@@ -95,28 +95,27 @@ class Untold:
         """Nothing."""
 
 
-_UNTOLD = Untold()
+_NOBODY = contextlib.nullcontext(Untold())
 
 
 class NoTracing:
     """No OpenTelemetry in this process."""
 
-    @contextlib.asynccontextmanager
-    async def drive(self, run: Run) -> AsyncIterator[Noted]:
+    def drive(self, run: Run) -> AbstractAsyncContextManager[Noted]:
         """Nothing."""
-        yield _UNTOLD
+        return _NOBODY
 
     def model(self, run: Run, step: Step, model: str) -> AbstractContextManager[Noted]:
         """Nothing."""
-        return contextlib.nullcontext(_UNTOLD)
+        return _NOBODY
 
     def tool(self, run: Run, step: Step) -> AbstractContextManager[Noted]:
         """Nothing."""
-        return contextlib.nullcontext(_UNTOLD)
+        return _NOBODY
 
     def look(self, run_id: str, step: Step) -> AbstractContextManager[Noted]:
         """Nothing."""
-        return contextlib.nullcontext(_UNTOLD)
+        return _NOBODY
 
 
 def process_tracing(store: Store, redactor: Redactor) -> Tracing:

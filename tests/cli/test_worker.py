@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import signal
 
 import pytest
 
+from surefoot.cli.worker import NEW_OBJECTS_MIN, collect_less
 from tests.cli.rig import Cli, ended_by
 
 pytestmark = pytest.mark.real_process
@@ -87,3 +89,15 @@ def test_people_are_told_of_a_run_that_no_worker_knows(cli: Cli) -> None:
     run_id = cli.start("talker")
     cli.work("writer")
     assert cli.status(run_id) == "running"
+
+
+def test_the_garbage_collector_looks_less_often_and_never_more_often() -> None:
+    before = gc.get_threshold()
+    try:
+        for chosen, then in (((700, 10, 10), (NEW_OBJECTS_MIN, 10, 10)), ((50_000, 5, 5), (50_000, 5, 5))):
+            gc.set_threshold(*chosen)
+            collect_less()
+            assert gc.get_threshold() == then and gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)

@@ -20,6 +20,7 @@ from surefoot.cli.worker import (
     REPLACE_GRACE_SECONDS,
     End,
     Story,
+    collect_less,
     leave,
     replace_process,
     stop_signals,
@@ -42,6 +43,7 @@ def serve(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     if any(importlib.util.find_spec(name) is None for name in EXTRA):
         raise InvalidInput("`surefoot serve` needs an extra: pip install 'surefoot[serve]'", code="extra_missing")
     code = load(found.file)
+    collect_less()
     leave(asyncio.run(_serve(code, found, settings, out)), out)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -28,6 +29,8 @@ GRACE_SECONDS = 10.0
 """How long calls under way may take to finish once the worker stops."""
 REPLACE_GRACE_SECONDS = 3.0
 """The same where a call does not end anyway and the process is replaced."""
+NEW_OBJECTS_MIN = 10_000
+"""How many new objects the garbage collector waits for, at least."""
 LIVE_RUNS_MAX = 200
 RESTING_RUNS_MAX = 10_000
 """Of so many runs a worker knows up to where it has told them."""
@@ -42,8 +45,21 @@ def work(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """
     code = load(found.file)
     sf = opened(settings, out, code.agents, code.tools, schedules=code.schedules, worker=True)
+    collect_less()
     end = asyncio.run(_work(code.agents, sf, found, out))
     leave(end, out)
+
+
+def collect_less() -> None:
+    """Let the garbage collector look less often, and never again at what is loaded: a seventh of a busy worker's time.
+
+    For processes that are surefoot's own alone; what the user's code has chosen is not lowered.
+    """
+    if not gc.isenabled():
+        return
+    gc.freeze()
+    first, *others = gc.get_threshold()
+    gc.set_threshold(max(first, NEW_OBJECTS_MIN), *others)
 
 
 def leave(end: End, out: Output) -> NoReturn:

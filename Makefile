@@ -24,8 +24,9 @@ demo: $(READY) ## the whole story on this machine: no key, no network
 # STORE=postgres runs all of them there, STORE=both on either.
 STORE ?= sqlite
 ON_POSTGRES := tests/store tests/sim tests/crash tests/cases tests/waiting tests/processes tests/throttles
-# One worker more than there are processors: tests with real processes wait much of their time.
-WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+# One worker more than there are processors, since tests with real processes wait much of their time; not more than 4,
+# since a container may have less of them than it sees.
+WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN) && echo $$((n < 3 ? n + 1 : 4)))
 TEST := $(PYTEST) -n $(WORKERS) --dist worksteal -m "not prove and not foreign"
 
 test: $(READY) ## all tests but the long proofs (STORE=sqlite, postgres or both)

@@ -120,6 +120,7 @@ async def test_the_clerk_sends_each_invoice_once(store: str, monkeypatch: pytest
     assert (done.status, billing.posts, len(billing.invoices)) == ("completed", 1, 1)
 
 
+@pytest.mark.sqlite_only("the script names a file of its own")
 async def test_the_script_says_which_command_approves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -58,6 +58,7 @@ def _lines(name: str) -> str:
     return "\n".join(line for line in text.splitlines() if "==" in line and not line.startswith("-"))
 
 
+@pytest.mark.sqlite_only("a new user's store is a file in an empty folder")
 @pytest.mark.real_process
 def test_the_quickstart_from_an_empty_folder_to_one_invoice(tmp_path: Path) -> None:
     (tmp_path / "surefoot").symlink_to(ROOT)

@@ -71,18 +71,19 @@ async def test_the_reviewer_posts_one_comment_though_the_reply_is_lost(
 
 
 @pytest.mark.parametrize(
-    ("billing", "posts"),
+    ("faults", "posts"),
     [
-        (Billing(), 1),
-        (Billing(lost_replies=1), 1),
-        (Billing(lost_requests=1), 2),
-        (Billing(lost_replies=1, refused_looks=1), 1),
+        ({}, 1),
+        ({"lost_replies": 1}, 1),
+        ({"lost_requests": 1}, 2),
+        ({"lost_replies": 1, "refused_looks": 1}, 1),
     ],
     ids=["nothing is lost", "the reply is lost", "the request is lost", "the reply is lost and one look fails"],
 )
 async def test_one_invoice_for_one_key(
-    billing: Billing, posts: int, store: str, monkeypatch: pytest.MonkeyPatch
+    faults: dict[str, int], posts: int, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    billing = Billing(**faults)
     send_invoice: Tool = load("billing").send_invoice.using(settle=0.2)
     async with billing.server() as url, Surefoot(store) as sf:
         monkeypatch.setenv("BILLING_URL", url)

@@ -23,16 +23,18 @@ LOOK_AT_OTHERS_SECONDS = 0.5
 Until = Callable[[RunSnapshot], bool]
 
 
-async def wait_for_rest(ctx: Context, run_id: str, timeout: float | None, *, driven: bool = False) -> Run:
+async def wait_for_rest(ctx: Context, run_id: str, timeout: float | None, *, driven: bool = False) -> Run | None:
     """Wait until the run has ended or only a person can move it; `timeout` in seconds. Raises WaitTimeout, NotFound.
 
-    `driven`: this process has just begun to drive it, so that no first look is needed.
+    The run as this process committed it, or None where it was read. `driven`: this process
+    has just begun to drive it, so that no first look is needed.
     """
 
     async def resting(run: Run) -> Run | None:
         return run if await rests(ctx, run) else None
 
-    return await _wait(ctx, run_id, timeout, ctx.store.follow(run_id, may_rest, seen=driven), resting)
+    run, ours = await _wait(ctx, run_id, timeout, ctx.store.follow(run_id, may_rest, seen=driven), resting)
+    return run if ours else None
 
 
 async def wait_until(ctx: Context, run_id: str, until: Until, timeout: float | None) -> RunSnapshot:
@@ -46,21 +48,24 @@ async def wait_until(ctx: Context, run_id: str, until: Until, timeout: float | N
         snapshot = await read_snapshot(ctx, run_id, "en") if new else None
         return snapshot if snapshot is not None and until(snapshot) else None
 
-    return await _wait(ctx, run_id, timeout, ctx.store.follow(run_id), fitting)
+    return (await _wait(ctx, run_id, timeout, ctx.store.follow(run_id), fitting))[0]
 
 
 async def _wait(
     ctx: Context, run_id: str, timeout: float | None, follower: Following, found: Callable[[Run], Awaitable[T | None]]
-) -> T:
-    """Until `found` has something: asked of the run as it stands now, and whenever it may have changed."""
+) -> tuple[T, bool]:
+    """Until `found` has something: asked of the run as it stands now, and whenever it may have changed.
+
+    That, and whether it is of the run as this process committed it.
+    """
     end = math.inf if timeout is None else ctx.doors.clock.now().mono + timeout
     look_s = LOOK_AGAIN_SECONDS
     with contextlib.closing(follower) as following:
         while True:
-            run = await following.changed(min(end - ctx.doors.clock.now().mono, look_s))
-            run = run or (await ctx.store.run(ctx.tenant_id, run_id)).run
+            committed = await following.changed(min(end - ctx.doors.clock.now().mono, look_s))
+            run = committed or (await ctx.store.run(ctx.tenant_id, run_id)).run
             if (what := await found(run)) is not None:
-                return what
+                return what, committed is not None
             look_s = LOOK_AT_OTHERS_SECONDS if calls_run(run) else LOOK_AGAIN_SECONDS
             if ctx.doors.clock.now().mono >= end:
                 raise await _late(ctx, run)

@@ -70,6 +70,12 @@ class Pair:
         """The standby is gone: commits wait for it."""
         self.standby.stop(signal.SIGINT)
 
+    def waits(self) -> int:
+        """How many commits wait for the standby."""
+        with psycopg.connect(self.primary.url(), autocommit=True) as conn:
+            waiting = "SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+            return len(conn.execute(waiting).fetchall())
+
     def cancel_waits(self) -> int:
         """Cancel every commit's wait for the standby: each stands on the primary alone. How many there were."""
         with psycopg.connect(self.primary.url(), autocommit=True) as conn:

@@ -210,6 +210,18 @@ class Access:
         with pytest.raises(StoreUnavailable):
             await store.check_writable()
 
+    async def test_what_was_read_is_made_sure_of_by_a_commit_or_needs_none(self, bench: Bench) -> None:
+        store = await bench.open()
+        commits = bench.commits.count
+        sure = await store.confirm()
+        assert bench.commits.count == commits + sure
+        bench.commits.before = fault
+        if sure:
+            with pytest.raises(StoreUnavailable):
+                await store.confirm()
+        else:
+            assert not await store.confirm()
+
     async def test_calls_at_once_are_shared_by_all_workers(self, bench: Bench) -> None:
         here, there = await bench.open(), await bench.open()
         four = Throttle(at_once=4)

@@ -8,7 +8,7 @@ import msgspec
 
 from surefoot.agent.starting import PERFORM, NewRun
 from surefoot.agent.tools import ToolCall
-from surefoot.core.state import ActionKind, ActionStatus, Limits, Run, RunStatus, Step, StepStatus
+from surefoot.core.state import STEP_ENDS, ActionKind, ActionStatus, Limits, Run, RunStatus, Step, StepStatus
 from surefoot.core.values import canonical, digest
 from surefoot.effects import Receipt
 from surefoot.errors import ApprovalPending, Conflict, InvalidInput, OutcomeUnknown, PerformFailed, WaitTimeout
@@ -54,13 +54,16 @@ async def performing_run(
 
 
 async def receipt_of(ctx: Context, run_id: str, run: Run | None, answer: Answer | None) -> Receipt:
-    """The receipt of a run of kind perform; `run` is what it came to, `answer` what this process wrote down of it.
+    """The receipt of a run of kind perform; `run` is what this process wrote that it came to, with its `answer`.
 
-    Raises ApprovalPending, OutcomeUnknown, PerformFailed.
+    What is known from a read alone is told once it is there to stay. Raises ApprovalPending, OutcomeUnknown,
+    PerformFailed.
     """
     if run is not None and answer is not None and run.version == answer.version and answer.output is not None:
         return _receipt(answer.step, answer.output)
     row = (await ctx.store.steps(ctx.tenant_id, run_id))[0]
+    if run is None and row.step.status in STEP_ENDS and await ctx.store.confirm():
+        row = (await ctx.store.steps(ctx.tenant_id, run_id))[0]
     step, details = row.step, {"run_id": run_id, "step_id": row.step.id}
     if step.status is StepStatus.succeeded:
         return _receipt(step, row.safe_output or b"null")

@@ -16,7 +16,7 @@ from surefoot.core.evolve import begin
 from surefoot.core.ids import RANDOM_BYTES, mint
 from surefoot.core.state import Limits, Run, RunStatus
 from surefoot.core.values import canonical, check_key, digest
-from surefoot.errors import CommitUnknown, InvalidInput, KeyReused, NotAllowed, NotFound, StoreUnavailable
+from surefoot.errors import CommitUnknown, InvalidInput, KeyReused, NotAllowed, NotFound, StoreError, StoreUnavailable
 from surefoot.runtime.context import Context
 from surefoot.runtime.drive import Driver
 from surefoot.runtime.execute import redact_json
@@ -162,8 +162,8 @@ async def create_run(
     )
     try:
         made = await ctx.store.create(create)
-    except CommitUnknown:
-        return Born(await _found(ctx, run.id), made=True, acknowledged=False)
+    except CommitUnknown as unknown:
+        return Born(await _found(ctx, run.id, unknown), made=True, acknowledged=False)
     return Born(made, made.id == run.id)
 
 
@@ -195,12 +195,17 @@ async def create_driven(
     return born.run, True
 
 
-async def _found(ctx: Context, run_id: str) -> Run:
-    """Read back after a commit whose reply was lost. Raises StoreUnavailable where it did not happen."""
+async def _found(ctx: Context, run_id: str, unknown: CommitUnknown) -> Run:
+    """Read back after a commit whose reply was lost. Raises StoreUnavailable where it did not happen, `unknown` where
+    that cannot be told now.
+    """
     try:
+        await ctx.store.confirm()
         return await ctx.store.load(ctx.tenant_id, run_id)
     except NotFound:
         raise StoreUnavailable(f"run {run_id}: the commit did not happen. Nothing was written; try again") from None
+    except StoreError:
+        raise unknown from None
 
 
 async def run_again(ctx: Context, run_id: str, by: str, known: tuple[str, Limits] | None) -> NewRun | Run:
@@ -219,6 +224,8 @@ async def run_again(ctx: Context, run_id: str, by: str, known: tuple[str, Limits
         raise NotAllowed(f"run {run_id} is completed: start a new run in its conversation", code="run_completed")
     position, _ = await ctx.store.conversation(ctx.tenant_id, run.conversation_id)
     made = await ctx.store.run_of_key(ctx.tenant_id, key)
+    if made is not None and await ctx.store.confirm():
+        made = await ctx.store.run_of_key(ctx.tenant_id, key)
     if made is not None:
         return (await ctx.store.run(ctx.tenant_id, made)).run
     if position != run.next_position:

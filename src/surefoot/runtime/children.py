@@ -119,7 +119,7 @@ async def cancel_tree(ctx: Context, run_id: str, by: str, wake: Wake) -> tuple[s
     """
     handle = await handle_of(ctx, run_id)
     try:
-        sent = await handle.decide(lambda d: cancel_run(d, by))
+        sent = await handle.tell(lambda d: cancel_run(d, by))
     except RunEnded:
         # Perhaps an earlier cancel was interrupted behind its first commit.
         await cancel_children(ctx, run_id, by, wake)
@@ -134,11 +134,15 @@ async def cancel_tree(ctx: Context, run_id: str, by: str, wake: Wake) -> tuple[s
 async def cancel_children(ctx: Context, run_id: str, by: str, wake: Wake) -> tuple[str, ...]:
     """The same for the runs that work for it."""
     sent: tuple[str, ...] = ()
-    for child in await ctx.store.children(ctx.tenant_id, run_id):
-        try:
-            sent += await cancel_tree(ctx, child.id, by, wake)
-        except RunEnded:
+    children = await ctx.store.children(ctx.tenant_id, run_id)
+    if any(child.ended for child in children) and await ctx.store.confirm():
+        children = await ctx.store.children(ctx.tenant_id, run_id)
+    for child in children:
+        if child.ended:
+            await cancel_children(ctx, child.id, by, wake)
             continue
+        with contextlib.suppress(RunEnded):
+            sent += await cancel_tree(ctx, child.id, by, wake)
     return sent
 
 

@@ -53,7 +53,7 @@ async def _decide(ctx: Context, action_id: str, decision: Decision) -> ActionRow
         decide_action(d, action_id, decision, questions)
 
     try:
-        await handle.decide(command, step_id=row.action.step_id)
+        await handle.tell(command, step_id=row.action.step_id)
     except AlreadyDecided:
         row = await ctx.store.action(ctx.tenant_id, action_id)
         step = await ctx.store.step(ctx.tenant_id, row.action.step_id)
@@ -90,7 +90,7 @@ async def report_about(ctx: Context, key: str, look: Look) -> tuple[str, bool]:
         raise NotFound(f"no step has the operation key {key!r}")
     questions = _questions(ctx, row)
     handle = await handle_of(ctx, row.run_id, row.step.id)
-    new = await handle.decide(lambda d: record_report(d, row.step.id, look, questions), step_id=row.step.id)
+    new = await handle.tell(lambda d: record_report(d, row.step.id, look, questions), step_id=row.step.id)
     return row.run_id, new
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from surefoot.core.draft import Draft
 from surefoot.core.evolve import forget_closed
 from surefoot.core.state import Rules, Run
-from surefoot.errors import CommitUnknown, Conflict, StoreError, StoreUnavailable
+from surefoot.errors import AlreadyDecided, CommitUnknown, Conflict, RunEnded, StoreError, StoreUnavailable
 from surefoot.store.port import Append, Store
 
 T = TypeVar("T")
@@ -35,6 +35,7 @@ class Handle:
         self._rules = rules
         self._lock = asyncio.Lock()
         self._keep: str | None = None
+        self._appends = 0
 
     async def reload(self, step_id: str | None = None) -> Run:
         """Read the run again; `step_id` names a closed step that the next command needs."""
@@ -70,6 +71,23 @@ class Handle:
                 return result
             raise Conflict(f"run {self.run.id}: {CONFLICTS_MAX} conflicts in a row; look at what keeps writing to it")
 
+    async def tell(self, command: Callable[[Draft], T], *, step_id: str | None = None) -> T:
+        """`decide` for somebody outside, who relies on the answer: what it says is there to stay.
+
+        An answer that comes from what was read, since it was decided before, is given after `Store.confirm`.
+        """
+        appends = self._appends
+        try:
+            result = await self.decide(command, step_id=step_id)
+        except (AlreadyDecided, RunEnded):
+            if not await self.store.confirm():
+                raise
+        else:
+            if self._appends > appends or not await self.store.confirm():
+                return result
+        await self.reload(step_id)
+        return await self.decide(command, step_id=step_id)
+
     async def _append(self, draft: Draft, release: Callable[[Run], bool] | None) -> None:
         after = draft.finish()
         append = Append(
@@ -96,6 +114,7 @@ class Handle:
         self.released = self.released or append.release
 
     def _committed(self, append: Append) -> None:
+        self._appends += 1
         self.run = forget_closed(append.after)
         if self.on_append is not None:
             self.on_append(append)

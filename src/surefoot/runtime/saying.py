@@ -31,9 +31,13 @@ async def say(ctx: Context, run_id: str, body: bytes, key: str | None) -> bool:
         return True
     named = hashlib.sha256(f"{run_id}\n{key}".encode()).digest()
     message_id = mint("msg", handle.run.started.wall, named)
+    sure = False
     for _ in range(TRIES_MAX):
         if await _said(ctx, handle.run.conversation_id, message_id, body, key):
-            return False
+            if sure or not await ctx.store.confirm():
+                return False
+            sure = True
+            continue
         try:
             await handle.decide(_once(message_id, body))
             return True

@@ -37,7 +37,7 @@ async def signal_run(ctx: Context, run_id: str, name: str, value: object, *, by:
     said_by = ctx.redactor.text(clean_text(by))
     said_key = None if key is None else ctx.redactor.text(clean_text(key))
     handle = await handle_of(ctx, run_id)
-    return await handle.decide(lambda d: receive_signal(d, plain, digest(data), data, by=said_by, key=said_key))
+    return await handle.tell(lambda d: receive_signal(d, plain, digest(data), data, by=said_by, key=said_key))
 
 
 async def go_on_waiting(held: Held, step: Step) -> list[str]:

@@ -158,6 +158,15 @@ class AccessStore(Protocol):
         """Commit something of no consequence. Raises StoreUnavailable where nothing can be written."""
         ...
 
+    async def confirm(self) -> bool:
+        """Whoever tells somebody that something was written, and knows it from a read, asks this first.
+
+        True: a commit of its own was made, so that what the same server showed before is there to stay; read again, for
+        another server may have taken over since. False where a read shows nothing but what is there to stay, and
+        nothing was done. Raises StoreUnavailable, CommitUnknown.
+        """
+        ...
+
     async def share(self, tenant_id: str, wish: Wish) -> Share:
         """Calls at once and tokens of a throttle, as far as there are any; no two workers ever get the same.
 

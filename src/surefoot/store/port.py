@@ -227,7 +227,8 @@ class Store(AccessStore, Protocol):
     # Writing
 
     async def create(self, create: Create) -> Run:
-        """Durably make a run; with a start_key that exists and the same hash, the run made first is returned.
+        """Durably make a run; with a start_key that exists and the same hash, the run made first is returned, as
+        durable as if it had been made now.
 
         Raises KeyReused (other hash) and NotAllowed(code="conversation_busy") if the conversation has a run that is not
         terminal, NotFound if a conversation that should exist does not.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
 
 import msgspec
 
@@ -17,12 +18,19 @@ from surefoot.store.postgres.link import Link, Row
 from surefoot.store.postgres.reads import PostgresReads
 from surefoot.store.postgres.writer import Server
 
+T = TypeVar("T")
+
+CHECKED_ROWS = 256
+"""Rows that commits of no consequence are made to."""
 ID_SECONDS_EARLY = 60.0
 """By how much an id may be older than its row."""
 
 
 class PostgresAccess(PostgresReads):
     """What the service reads and writes beside runs. The errors are those of the port."""
+
+    @abstractmethod
+    async def _call(self, function: Callable[[Server, Link], Awaitable[T]], *, tells: bool = True) -> T: ...
 
     @abstractmethod
     async def _commit(self, query: str, params: Mapping[str, object]) -> list[Row]: ...
@@ -49,7 +57,11 @@ class PostgresAccess(PostgresReads):
 
     async def revoke_credential(self, tenant_id: str, credential_id: str) -> bool:
         """End it, and the sessions that began with it. False where there was nothing to end."""
-        return bool(await self._commit("credential_revoke", {"tenant_id": tenant_id, "id": credential_id}))
+        of = {"tenant_id": tenant_id, "id": credential_id}
+        if await self._commit("credential_revoke", of):
+            return True
+        await self.confirm()
+        return bool(await self._commit("credential_revoke", of))
 
     async def take_announcements(
         self, tenant_id: str, hook: str, again_s: float, limit: int, attempts_max: int
@@ -139,7 +151,22 @@ class PostgresAccess(PostgresReads):
 
     async def check_writable(self) -> None:
         """Commit something of no consequence. Raises StoreUnavailable."""
-        await self._commit("meta_put", {"key": "checked_at", "value": f"{self._server.clock.now().wall:.3f}"})
+
+        async def write(server: Server, link: Link) -> None:
+            # Of one row, each commit would wait for the one before, which may wait for a standby.
+            key = f"checked_{link.probe.pid % CHECKED_ROWS}"
+            await commit(server, link, "meta_put", {"key": key, "value": f"{server.clock.now().wall:.3f}"})
+
+        await self._call(write)
+
+    async def confirm(self) -> bool:
+        """True, behind a commit of its own.
+
+        What can be read may stand on a primary alone whose wait for its standby was given up, and be gone when that one
+        takes over. Once a later commit is acknowledged, the standby has both.
+        """
+        await self.check_writable()
+        return True
 
     async def share(self, tenant_id: str, wish: Wish) -> Share:
         """Calls at once and tokens of a throttle, as far as there are any."""

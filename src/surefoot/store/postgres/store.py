@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from surefoot.core.state import Instant, Run
 from surefoot.doors import Clock, Hook, no_hook
-from surefoot.errors import StoreError, StoreUnavailable
+from surefoot.errors import NotFound, StoreError, StoreUnavailable
 from surefoot.store.migrate import Migration, migrations
 from surefoot.store.port import Append, Claimed, Create
 from surefoot.store.postgres import access, leases, upkeep
@@ -33,6 +33,9 @@ LOOK_SECONDS = 0.25
 """So often others' commits are assumed where nobody tells of them."""
 LOOK_SECONDS_LISTENING = 5.0
 """And where notifications arrive: one may have been lost."""
+
+FAILOVERS_MAX = 3
+"""While one run is made."""
 
 _commits: dict[str, int] = {}
 """Commits of this process by database: several stores of one process need not be told by the server."""
@@ -142,10 +145,17 @@ class PostgresStore(PostgresAccess):
             owner = self._workers.owner(worker_id)
             if not self._workers.is_recorded(tenant_id, worker_id):
                 await self._record(tenant_id, worker_id)
-        run_id = await self._submit(CreateJob(create, owner))
-        if run_id != create.after.id:
-            return await self.load(tenant_id, run_id)
-        return create.after
+        for _ in range(FAILOVERS_MAX):
+            run_id = await self._submit(CreateJob(create, owner))
+            if run_id == create.after.id:
+                return create.after
+            await self.confirm()
+            try:
+                return await self.load(tenant_id, run_id)
+            except NotFound:
+                # It went with the primary that alone had it.
+                continue
+        raise StoreUnavailable(f"{self.path}: one server after another took over. Nothing was written; try again")
 
     async def append(self, append: Append) -> None:
         """Durably write one decision: all of it or nothing."""

@@ -172,6 +172,10 @@ class SqliteAccess(SqliteReads):
 
         await self._call(write)
 
+    async def confirm(self) -> bool:
+        """False: a commit is on the disk before anybody can read it."""
+        return False
+
     async def share(self, tenant_id: str, wish: Wish) -> Share:
         """Calls at once and tokens of a throttle, as far as there are any."""
 

@@ -116,10 +116,14 @@ async def run_call(
     try:
         ended = await wait_call(doors, call, op.last_byte_before - doors.clock.now().mono)
     except asyncio.CancelledError:
-        # The worker stops or lost its lease: the call is told to end, what it did is not known.
+        # The worker stops or lost its lease: the call is told to end. Unless it says what it did, that is not known.
         call.cancel()
         await asyncio.wait({call.done}, timeout=CANCEL_GRACE_SECONDS)
-        return sorter.doubt("worker_stopped", over=call.done.done()), None if call.done.done() else call
+        if not call.done.done():
+            return sorter.doubt("worker_stopped", over=False), call
+        if not _ended_by_itself(call.done):
+            return sorter.doubt("worker_stopped"), None
+        ended = True
     if not ended:
         call.cancel()
         await wait_call(doors, call, CANCEL_GRACE_SECONDS)
@@ -132,6 +136,14 @@ async def run_call(
     except Exception as problem:
         return sorter.sort_error(problem), None
     return sorter.sort(call.done), None
+
+
+def _ended_by_itself(done: asyncio.Future[object]) -> bool:
+    """Whether a call that was told to stop says what it did: by a result, or by an error that is meant to say so."""
+    if done.cancelled():
+        return False
+    error = done.exception()
+    return error is None or isinstance(error, (NotSent, Refused, InDoubt))
 
 
 async def wait_call(doors: Doors, call: Call, seconds: float) -> bool:

@@ -29,6 +29,8 @@ CAPACITY = 128
 IDLE_POLL_SECONDS = 1.0
 """At least so often a worker looks for dead owners and missed wake-ups."""
 STOP_GRACE_SECONDS = 10.0
+LATE_LOOK_FRACTION = 1 / 12
+"""Of a lease: how often a worker looks for leases that end soon while a renewal gets no answer."""
 FAILURE_PAUSE_SECONDS_MAX = 60.0
 DRIVES_FAILED_MAX = 8
 """Drives of one run that fail in a row, by a bug and not by the store, before the run is set aside."""
@@ -313,9 +315,28 @@ class Worker:
         held = {i: d.handle.token for i, d in self.drivers.items() if d.handle.token is not None and not d.released}
         if not held:
             return
-        ends = await self.ctx.store.renew(self.ctx.tenant_id, held, self.ctx.lease_s)
+        renewing = asyncio.ensure_future(self.ctx.store.renew(self.ctx.tenant_id, held, self.ctx.lease_s))
+        try:
+            while not renewing.done():
+                # A store may wait for longer than a lease lasts, and calls go on meanwhile.
+                await self._until_done(renewing, self.ctx.lease_s * LATE_LOOK_FRACTION)
+                if not renewing.done():
+                    self._give_up_late_leases()
+            ends = renewing.result()
+        finally:
+            renewing.cancel()
         for run_id in held:
             self._renewed(run_id, held[run_id], ends.get(run_id))
+
+    async def _until_done(self, work: asyncio.Future[Mapping[str, float]], seconds: float) -> None:
+        pause = asyncio.ensure_future(self.ctx.doors.clock.sleep(seconds))
+        both: set[asyncio.Future[Mapping[str, float]] | asyncio.Future[None]] = {work, pause}
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if pause.done():
+                pause.result()
+        finally:
+            pause.cancel()
 
     def _renewed(self, run_id: str, token: int, until: float | None) -> None:
         driver = self.drivers.get(run_id)
@@ -329,7 +350,8 @@ class Worker:
     def _give_up_late_leases(self) -> None:
         """A worker that could not renew resets its calls before the lease ends."""
         for driver in self.drivers.values():
-            if driver.held.left_s <= self.ctx.lease_s / 3:
+            if driver.held.left_s <= self.ctx.lease_s / 3 and not driver.held.lost:
+                self.ctx.log(f"run {driver.handle.run.id}: its lease was not renewed in time; its calls are stopped")
                 driver.lose()
 
     def _look_for_stuck(self) -> None:

@@ -1,0 +1,50 @@
+"""A renewal that gets no answer: calls are stopped before the lease is over, so that no other worker meets them."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+
+import pytest
+
+from surefoot import Operation, Receipt, effects, tool
+from surefoot.store.sqlite.writer import BUSY_SECONDS_MAX
+from tests.cases.rig import Sim, calls_of, story
+
+LEASE_SECONDS = 20.0
+
+
+@pytest.mark.sqlite_only("another process holds the one lock of the file")
+@story
+async def test_calls_are_stopped_before_a_lease_ends_that_cannot_be_renewed(sim: Sim) -> None:
+    assert LEASE_SECONDS < BUSY_SECONDS_MAX, "the store waits for longer than the lease lasts"
+    began, stopped = asyncio.Event(), asyncio.Event()
+
+    @tool(effect=effects.opaque, timeout=600)
+    async def send(op: Operation) -> Receipt:
+        """Send something slowly."""
+        began.set()
+        try:
+            await sim.pass_time(300)
+        finally:
+            stopped.set()
+        return Receipt(resource_id="1")
+
+    async with sim.surefoot(sim.agent([[("send", {})], "done"], send), lease_seconds=LEASE_SECONDS) as sf:
+        run = await sf.start("reviewer", "Send it.")
+        await began.wait()
+        assert sf.worker is not None
+        held = sf.worker.drivers[run.id].held
+        # Its first renewals have been answered.
+        await sim.pass_time(1.5 * LEASE_SECONDS)
+        assert not stopped.is_set() and held.left_s > 0
+        locker = sqlite3.connect(sim.place.path, isolation_level=None)
+        locker.execute("BEGIN IMMEDIATE")
+        await stopped.wait()
+        assert held.left_s > 0, "it went on though the lease was over"
+        locker.execute("ROLLBACK")
+        locker.close()
+        run = await sf.wait(run.id)
+    (step,) = calls_of(run)
+    assert (run.status, step.status, step.attempt) == ("waiting_for_user", "outcome_unknown", 1)
+    assert any("its lease was not renewed in time" in line for line in sim.lines)

@@ -15,7 +15,7 @@ from surefoot import Surefoot
 from surefoot.doors import SystemClock
 from surefoot.errors import CommitUnknown, InvalidInput, StoreUnavailable, StoreUnsupported
 from surefoot.store.port import Claimed
-from surefoot.store.postgres import PostgresStore, link
+from surefoot.store.postgres import PostgresStore, link, links
 from surefoot.store.postgres.address import read_address
 from tests.places import Place
 from tests.postgres import Server
@@ -232,6 +232,39 @@ def test_options_of_the_url() -> None:
     pooled = read_address("postgresql://u@a/x?statement_cache_size=0&sslmode=require")
     assert pooled.pooled and "statement_cache_size" not in pooled.dsn and "sslmode=require" in pooled.dsn
     assert not read_address("postgres://u@a/x").pooled
+
+
+@pytest.mark.parametrize(
+    ("where", "next_action"),
+    [
+        ("/surefoot?host=/no/such/folder", "start it, or name the folder of its socket"),
+        ("127.0.0.1:1/surefoot", "start the server, or check host and port"),
+        ("no-such-host.invalid/surefoot", "check the name of the host"),
+    ],
+)
+async def test_a_server_that_is_not_there_is_told_with_what_to_do(
+    where: str, next_action: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "OUTAGE_SECONDS_MAX", 0.0)
+    with pytest.raises(StoreUnavailable, match=next_action) as refused:
+        await PostgresStore(f"postgresql://ann:hush@{where}", SystemClock()).open()
+    assert "hush" not in str(refused.value)
+
+
+async def test_no_room_for_temporary_files_stops_workers_only_and_blames_no_server(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "full").touch()
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", list)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "full"))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    store = PostgresStore(place.url, SystemClock())
+    await store.open()
+    assert await store.run_ids(TENANT) == []
+    with pytest.raises(StoreUnavailable, match=r"lock files.*Make room there, or set XDG_RUNTIME_DIR"):
+        await store.register_worker("w")
+    await store.close()
 
 
 # On a server of its own ----------------------------------------------------------------------------------------------

@@ -59,7 +59,9 @@ def take(folder: str, worker_id: str) -> Lock:
             if lock is not None:
                 return lock
     except OSError as error:
-        raise StoreUnavailable(f"cannot write lock files in {folder}: {error}. Make the folder writable") from error
+        raise StoreUnavailable(
+            f"cannot write lock files in {folder}: {error}. Make room there, and the folder writable"
+        ) from error
     raise StoreUnavailable(f"{folder} is full of lock files of process {os.getpid()}: remove those of dead workers")
 
 

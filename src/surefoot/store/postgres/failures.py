@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import asyncpg
 
@@ -112,8 +113,24 @@ def unavailable(name: str, error: BaseException) -> StoreError:
     if advice is not None:
         return StoreUnavailable(f"{name}: {advice} ({state}: {error}). Nothing was written")
     if isinstance(error, (OSError, asyncio.TimeoutError, asyncpg.InterfaceError)):
-        return StoreUnavailable(f"{name}: the server cannot be reached ({said(error)}). Nothing was written; try again")
+        text = f"{name}: the server cannot be reached ({said(error)}). Nothing was written; {_what_next(error)}"
+        return StoreUnavailable(text)
     return StoreUnavailable(f"{name}: {said(error)}. Nothing was written; look at the server's log")
+
+
+def _what_next(error: BaseException) -> str:
+    if isinstance(error, FileNotFoundError):
+        return (
+            "there is no socket of a server: start it, or name the folder of its socket (SHOW unix_socket_directories) "
+            "as host=FOLDER in the store's URL"
+        )
+    if isinstance(error, socket.gaierror):
+        return "check the name of the host in the store's URL"
+    if isinstance(error, ConnectionRefusedError):
+        return "start the server, or check host and port in the store's URL"
+    if isinstance(error, PermissionError):
+        return "let this user enter the folder of the server's socket"
+    return "try again"
 
 
 def said(error: BaseException) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -52,7 +51,10 @@ class Workers:
 
     def found(self, database: str) -> None:
         """The database's identity is known: its workers' locks lie together."""
-        place = os.environ.get("XDG_RUNTIME_DIR") or os.path.join(tempfile.gettempdir(), f"surefoot-{os.getuid()}")
+        # Not Python's own choice of a folder, which writes there, and takes another one where it cannot: whoever only
+        # reads needs none, and all workers of a host need the same.
+        temporary = os.environ.get("TMPDIR") or "/tmp"
+        place = os.environ.get("XDG_RUNTIME_DIR") or os.path.join(temporary, f"surefoot-{os.getuid()}")
         self._folder = os.path.join(place, f"surefoot-{database}.workers")
 
     @property
@@ -80,7 +82,9 @@ class Workers:
             os.makedirs(parent, mode=0o700, exist_ok=True)
             owner = os.stat(parent).st_uid
         except OSError as error:
-            raise StoreUnavailable(f"cannot write lock files in {parent}: {error}. Set XDG_RUNTIME_DIR") from error
+            raise StoreUnavailable(
+                f"cannot write lock files in {parent}: {error}. Make room there, or set XDG_RUNTIME_DIR"
+            ) from error
         if owner != os.getuid():
             raise StoreUnavailable(f"{parent} belongs to another user. Set XDG_RUNTIME_DIR to a folder of this user")
 

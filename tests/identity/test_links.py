@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 import re
 from collections.abc import AsyncIterator
 from urllib.parse import urlencode
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from surefoot.core.marker import Keyring
 from surefoot.errors import InvalidInput, NotAllowed
 from surefoot.server.callers import Loopback
-from surefoot.server.links import PATH, Link, link_to, read_link, write_link
+from surefoot.server.links import LINK_SECONDS_MAX, PATH, Link, link_to, read_link, write_link
 from surefoot.store.port import ActionRow
 from tests.github.rig import BODY
 from tests.identity.rig import HOST, Rig, rig_of, token_of
@@ -260,8 +261,8 @@ async def test_a_link_ends_with_its_action(rig: Rig) -> None:
     row = await asked(rig)
     now = rig.sf.doors.clock.now().wall
     assert row.action.expires_wall is not None
-    assert link_to(row.action, "default", now, seconds=1e9).expires_at == int(row.action.expires_wall)
+    assert link_to(row.action, "default", now, seconds=LINK_SECONDS_MAX).expires_at == int(row.action.expires_wall)
     assert link_to(row.action, "default", now, seconds=60).expires_at == int(now + 60)
-    for wrong in ({"seconds": 0.0}, {"person": " "}):
+    for wrong in ({"seconds": 0.0}, {"seconds": 1e9}, {"seconds": math.inf}, {"person": " "}):
         with pytest.raises(InvalidInput):
             link_to(row.action, "default", now, **wrong)

@@ -174,6 +174,10 @@ def test_a_link_says_when_it_leads_to_this_machine_only(cli: Cli, web: Served) -
         told = cli.run("actions", "link", action_id, *words, "--json", more=more)
         assert str(told.record()["url"]).startswith(f"{PLACE}/links/") and told.err == ""
     assert cli.json("actions", "link", action_id, "--public-url", "agents.example").error == "bad_setting"
+    for hours in ("inf", "nan", "8761", "1e300", "0", "-1", "long"):
+        refused = cli.json("actions", "link", action_id, f"--hours={hours}")
+        assert refused.code == 2 and "above 0 and at most 8760" in refused.out
+    assert cli.json("actions", "link", action_id, "--hours", "8760").code == 0
 
 
 def test_a_server_that_asks_for_a_token_says_how_to_give_it(place: Place) -> None:

@@ -20,6 +20,7 @@ HOST_DEFAULT = "127.0.0.1"
 PORT_DEFAULT = 8100
 PORT_MAX = 65_535
 LINK_HOURS = 24.0
+LINK_HOURS_MAX = 8_760.0
 KEEP_RUNS_DAYS = 90.0
 KEEP_REQUESTS_DAYS = 30.0
 
@@ -230,7 +231,9 @@ def _actions(verbs: Commands[Parser], common: Parser) -> None:
     link.add_argument("--public-url", metavar="URL", help="where people reach the server (SUREFOOT_PUBLIC_URL)")
     link.add_argument("--for", dest="person", metavar="PERSON", help="whoever holds the link decides as this person")
     link.add_argument("--needs", dest="permission", metavar="NAME", help="a permission that it takes besides")
-    link.add_argument("--hours", type=_positive, default=LINK_HOURS, help="how long it is good (default: %(default)g)")
+    link.add_argument(
+        "--hours", type=_link_hours, default=LINK_HOURS, help="how long it is good (default: %(default)g)"
+    )
     resolve = _decision(_sub(verbs, "resolve", "say what became of a call that may have been sent", common))
     what = resolve.add_mutually_exclusive_group(required=True)
     what.add_argument("--happened", action="store_const", dest="outcome", const="happened", help="with --id or --link")
@@ -322,6 +325,18 @@ def _positive(text: str) -> float:
         value = math.nan
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return value
+
+
+def _link_hours(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= LINK_HOURS_MAX:
+        raise argparse.ArgumentTypeError(
+            f"{text[:30]!r} is no time for a link: give a number above 0 and at most {LINK_HOURS_MAX:g} (a year)"
+        )
     return value
 
 

@@ -20,7 +20,7 @@ from surefoot.core.state import ActionStatus
 from surefoot.effects import InDoubt, NotSent, Refused
 from surefoot.errors import InvalidInput, StoreError
 from surefoot.server import signatures
-from surefoot.server.links import link_to, write_link
+from surefoot.server.links import LINK_SECONDS_MAX, link_to, write_link
 from surefoot.server.meters import Meters
 from surefoot.server.options import Options
 from surefoot.snapshot import action_view, iso
@@ -146,4 +146,6 @@ class Announcer:
 
     def _link_seconds(self, row: ActionRow) -> float:
         ends = row.action.expires_wall
-        return 7 * 86_400.0 if ends is None else max(ends - self._sf.doors.clock.now().wall, 1.0)
+        if ends is None:
+            return 7 * 86_400.0
+        return min(max(ends - self._sf.doors.clock.now().wall, 1.0), LINK_SECONDS_MAX)

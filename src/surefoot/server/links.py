@@ -20,6 +20,7 @@ from surefoot.errors import InvalidInput, NotAllowed
 
 PATH = "/links/"
 LINK_SECONDS_DEFAULT = 86_400.0
+LINK_SECONDS_MAX = 365 * 86_400.0
 CHARACTERS_MAX = 2_000
 _LABEL = b"surefoot link 1"
 
@@ -48,8 +49,10 @@ def link_to(
     seconds: float = LINK_SECONDS_DEFAULT,
 ) -> Link:
     """A link to this action, which ends after `seconds` or with the action. Raises InvalidInput."""
-    if seconds <= 0 or (person is not None and not person.strip()):
-        raise InvalidInput("a link lasts more than 0 seconds, and names a person or nobody")
+    if not 0 < seconds <= LINK_SECONDS_MAX or (person is not None and not person.strip()):
+        raise InvalidInput(
+            f"a link lasts more than 0 and at most {LINK_SECONDS_MAX:.0f} seconds, and names a person or nobody"
+        )
     ends = wall + seconds if action.expires_wall is None else min(wall + seconds, action.expires_wall)
     who = None if person is None else clean_text(person.strip())
     return Link(tenant, action.id, action.input_hash, int(ends), who, permission)

@@ -12,6 +12,7 @@ from surefoot.core.people import Decision
 from surefoot.core.values import canonical
 from surefoot.errors import InvalidInput
 from surefoot.runtime.context import Context
+from surefoot.runtime.deciding import refusals_told
 from surefoot.store.port import ActionRow
 
 
@@ -46,7 +47,8 @@ class Decisions(ABC):
         with it: from where the person decided.
         """
         decision = Decision("approve", by, reason=reason, key=key, input_hash=input_hash, source=source)
-        return await self._decide(action_id, decision)
+        async with refusals_told(self.context, action_id, "approve", by):
+            return await self._decide(action_id, decision)
 
     async def reject(
         self,
@@ -60,7 +62,8 @@ class Decisions(ABC):
     ) -> ActionRow:
         """Reject the action; the model is told. Raises as `approve` does."""
         decision = Decision("reject", by, reason=reason, key=key, input_hash=input_hash, source=source)
-        return await self._decide(action_id, decision)
+        async with refusals_told(self.context, action_id, "reject", by):
+            return await self._decide(action_id, decision)
 
     async def resolve(
         self,
@@ -75,22 +78,24 @@ class Decisions(ABC):
         source: str = "program",
     ) -> ActionRow:
         """Say what happened: "happened" (with id or link), "did_not_happen" or "give_up". Raises as `approve` does."""
-        resource_id, link = check_id(external_resource_id, "external_resource_id"), check_link(url, "url")
-        if outcome == "happened" and resource_id is None and link is None:
-            raise InvalidInput("say what happened with its id or its link: external_resource_id=… or url=…")
-        decision = Decision(
-            outcome, by, reason=reason, key=key, external_resource_id=resource_id, url=link, source=source
-        )
-        return await self._decide(action_id, decision)
+        async with refusals_told(self.context, action_id, outcome, by):
+            resource_id, link = check_id(external_resource_id, "external_resource_id"), check_link(url, "url")
+            if outcome == "happened" and resource_id is None and link is None:
+                raise InvalidInput("say what happened with its id or its link: external_resource_id=… or url=…")
+            decision = Decision(
+                outcome, by, reason=reason, key=key, external_resource_id=resource_id, url=link, source=source
+            )
+            return await self._decide(action_id, decision)
 
     async def answer(
         self, action_id: str, value: object, *, by: str, key: str | None = None, source: str = "program"
     ) -> ActionRow:
         """Answer a question with a JSON value that fits its schema. Raises as `approve` does."""
-        row = await self.context.store.action(self.context.tenant_id, action_id)
-        if (schema := msgspec.json.decode(row.preview).get("schema")) is not None:
-            check_answer(schema, value)
-        return await self._decide(action_id, Decision("answer", by, key=key, value=canonical(value), source=source))
+        async with refusals_told(self.context, action_id, "answer", by):
+            row = await self.context.store.action(self.context.tenant_id, action_id)
+            if (schema := msgspec.json.decode(row.preview).get("schema")) is not None:
+                check_answer(schema, value)
+            return await self._decide(action_id, Decision("answer", by, key=key, value=canonical(value), source=source))
 
     async def decide(
         self,

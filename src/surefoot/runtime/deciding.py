@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
 import msgspec
 
 from surefoot.core.draft import Draft
@@ -22,20 +25,29 @@ async def handle_of(ctx: Context, run_id: str, step_id: str | None = None) -> Ha
     return Handle(ctx.store, await ctx.store.load(ctx.tenant_id, run_id, step_id), ctx.registry.rules)
 
 
-async def decide_about(ctx: Context, action_id: str, decision: Decision) -> ActionRow:
-    """Record the one decision about an action; the same one again under its key answers what is recorded.
-
-    A refused one is logged. Raises NotFound, AlreadyDecided, NotAllowed (`action_expired`, `input_changed`),
-    InvalidInput.
-    """
+@asynccontextmanager
+async def refusals_told(ctx: Context, action_id: str, decision: str, by: str) -> AsyncIterator[None]:
+    """Log that a decision was refused: one line with the run, the action, whose it was and why."""
     try:
-        return await _decide(ctx, action_id, decision)
+        yield
     except SurefootError as refusal:
-        ctx.log(f"decision {decision.decision!r} of {decision.by!r} about {action_id!r} was refused ({refusal.code})")
+        about = "an action that is not known"
+        with suppress(SurefootError):
+            about = f"run {(await ctx.store.action(ctx.tenant_id, action_id)).run_id}"
+        ctx.log(f"{about}: {refused_line(decision, by, action_id, refusal.code)}")
         raise
 
 
-async def _decide(ctx: Context, action_id: str, decision: Decision) -> ActionRow:
+def refused_line(decision: str, by: str, action_id: str, code: str) -> str:
+    """What a refusal is logged as, behind the run."""
+    return f"decision {decision!r} of {by!r} about {action_id!r} was refused ({code})"
+
+
+async def decide_about(ctx: Context, action_id: str, decision: Decision) -> ActionRow:
+    """Record the one decision about an action; the same one again under its key answers what is recorded.
+
+    Raises NotFound, AlreadyDecided, NotAllowed (`action_expired`, `input_changed`), InvalidInput.
+    """
     if not decision.by.strip():
         raise InvalidInput("a decision is somebody's: by=… names the person")
     check_key(decision.key)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from surefoot.core.people import CHOICES
 from surefoot.core.state import ActionKind, ActionStatus
-from surefoot.errors import InvalidInput, NotFound
+from surefoot.errors import NotFound
+from surefoot.runtime.deciding import refused_line
 from surefoot.server.callers import Act
 from surefoot.server.openapi import described
-from surefoot.server.problems import bad_cursor
-from surefoot.server.requests import KeyHeader, Reader, Visitor, body_of, read_key
+from surefoot.server.problems import Problem, bad_cursor
+from surefoot.server.requests import KeyHeader, Reader, Visitor, read_json, read_key
 from surefoot.server.runs import LIMIT_DEFAULT, Limit
 from surefoot.server.service import Visit
 from surefoot.server.wire import ActionPage, Decide, reply
@@ -77,33 +80,58 @@ async def _asked(visit: Visitor, action_id: str) -> Asked:
     """Raises NotFound, Problem 403."""
     row = await visit.sf.store.action(visit.sf.tenant, action_id)
     step = await visit.sf.store.step(visit.sf.tenant, row.action.step_id)
-    visit.need(
-        ACT_OF[row.action.kind],
-        tool=row.tool_name,
-        effect_class=step.step.rules.effect.value,
-        permission=row.action.permission,
-    )
+    with problems_told(visit, row):
+        visit.need(
+            ACT_OF[row.action.kind],
+            tool=row.tool_name,
+            effect_class=step.step.rules.effect.value,
+            permission=row.action.permission,
+        )
     return Asked(visit, row)
 
 
+@contextmanager
+def problems_told(visit: Visit, row: ActionRow, decision: str = "") -> Iterator[None]:
+    """Log a decision that ends before it is made: the caller may not make it, or its request is none."""
+    try:
+        yield
+    except Problem as problem:
+        line = refused_line(decision, visit.caller.name, row.action.id, problem.code)
+        visit.sf.context.log(f"run {row.run_id}: {line}")
+        raise
+
+
+class Wanted(msgspec.Struct):
+    """The decision that a caller wants to make."""
+
+    asked: Asked
+    decision: Decide
+    key: str | None
+
+
+async def _wanted(request: Request, asked: Annotated[Asked, Depends(_asked)], key: KeyHeader = None) -> Wanted:
+    """Raises Problem: 400, 408, 413, 415, 422."""
+    with problems_told(asked.visit, asked.row):
+        return Wanted(asked, await read_json(request, Decide), read_key(key))
+
+
 @router.post("/{action_id}/decision", summary="Decide", **described({200: ActionView}, 404, 409, reads=Decide))
-async def decide(
-    asked: Annotated[Asked, Depends(_asked)],
-    decision: Annotated[Decide, Depends(body_of(Decide))],
-    key: KeyHeader = None,
-) -> Response:
+async def decide(wanted: Annotated[Wanted, Depends(_wanted)]) -> Response:
     """Decide once: the first decision wins, another gets 409 with what was decided.
 
     The same decision by the same person under the same Idempotency-Key is answered as the first time.
     """
-    row = await make_decision(asked.visit, asked.row, decision, read_key(key))
-    return reply(action_view(row, asked.visit.language))
+    visit = wanted.asked.visit
+    row = await make_decision(visit, wanted.asked.row, wanted.decision, wanted.key)
+    return reply(action_view(row, visit.language))
 
 
 async def make_decision(visit: Visit, row: ActionRow, asked: Decide, key: str | None) -> ActionRow:
-    """Record the decision as the caller's. Raises NotFound, AlreadyDecided, NotAllowed, InvalidInput."""
+    """Record the decision as the caller's. Raises NotFound, AlreadyDecided, NotAllowed, InvalidInput, Problem."""
     sf, id, by, source = visit.sf, row.action.id, visit.caller.name, visit.caller.source
     if asked.decision not in CHOICES[row.action.kind]:
         names = ", ".join(CHOICES[row.action.kind])
-        raise InvalidInput(f"an action of kind {row.action.kind.value} is decided by: {names}", code="wrong_decision")
+        with problems_told(visit, row, asked.decision):
+            text = f"an action of kind {row.action.kind.value} is decided by: {names}"
+            raise Problem(422, "wrong_decision", text)
     return await sf.decide(id, **msgspec.structs.asdict(asked), by=by, key=key, source=source)

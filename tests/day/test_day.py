@@ -43,8 +43,8 @@ def test_every_small_day_holds(first: int, place: Place) -> None:
 
 
 @pytest.mark.prove
-def test_a_day_of_200_runs_holds() -> None:
-    seen = judged([play_day(0, runs=DAY_RUNS, seconds=DAY_SECONDS)])
+def test_a_day_of_200_runs_holds(place: Place) -> None:
+    seen = judged([play_day(0, runs=DAY_RUNS, seconds=DAY_SECONDS, store=place.url)])
     assert seen["runs"] >= DAY_RUNS and all(seen[subject] for subject in SUBJECTS), seen
 
 
@@ -54,6 +54,7 @@ def test_the_same_seed_is_the_same_day(place: Place) -> None:
 
 
 @pytest.mark.prove
+@pytest.mark.sqlite_only("on PostgreSQL fewer are played, since each takes longer")
 def test_many_days_hold() -> None:
     with ProcessPoolExecutor() as pool:
         small = list(pool.map(play_day, range(SEEDS, SEEDS + PROVE_SEEDS), chunksize=10))

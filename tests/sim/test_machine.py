@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,23 @@ def test_the_wall_clock_and_the_boot_clock_are_two() -> None:
     assert (clock.now().mono, clock.boot_id() != first) == (2.0, True)
     with pytest.raises(ValueError, match="time goes forward"):
         clock.advance(-1.0)
+
+
+def test_time_passes_where_a_thread_lives_and_no_process() -> None:
+    machine, end = Machine(World()), threading.Event()
+
+    async def main(process: Process) -> None:
+        # As the store on PostgreSQL has one, which is not that of a call.
+        threading.Thread(target=end.wait, name="surefoot-store", daemon=True).start()
+
+    try:
+        process = machine.start("opener", main)
+        later: list[float] = []
+        machine.after(3_600.0, lambda: later.append(machine.clock.elapsed))
+        machine.run_until(lambda: bool(later))
+    finally:
+        end.set()
+    assert (process.ended, later) == (True, [3_600.0])
 
 
 def test_days_pass_without_waiting() -> None:

@@ -243,7 +243,9 @@ class Machine:
                     raise Stalled(f"it is not over after {turns} turns, at {self.clock.elapsed:.0f} s of virtual time")
                 self._step(ready)
                 continue
-            if threading.active_count() > threads and self.processes[0].loop.wait_for_threads():
+            # A store on PostgreSQL has a thread of its own, which is there also while no process lives.
+            more = threading.active_count() > threads
+            if more and self.processes and self.processes[0].loop.wait_for_threads():
                 continue
             steps = 0
             self._jump(end)

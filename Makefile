@@ -21,9 +21,10 @@ $(READY): requirements/lock.txt requirements/lock-test.txt requirements/lock-dev
 demo: $(READY) ## the whole story on this machine: no key, no network
 	@$(BIN)/surefoot demo --yes $(ARGS)
 
-# STORE=postgres runs all of them there, STORE=both on either.
+# STORE=postgres runs all of them there, STORE=both on either. ON_POSTGRES is about what a store does: what is left out
+# (page, command line, connectors, documents, benchmarks) goes through the same store and takes as long again.
 STORE ?= sqlite
-ON_POSTGRES := tests/store tests/sim tests/crash tests/cases tests/waiting tests/processes tests/throttles
+ON_POSTGRES := $(addprefix tests/,store sim day crash cases waiting processes throttles runtime agent server identity)
 # One worker more than there are processors, since tests with real processes wait much of their time; not more than 4,
 # since a container may have less of them than it sees.
 WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN) && echo $$((n < 3 ? n + 1 : 4)))

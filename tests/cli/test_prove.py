@@ -9,6 +9,8 @@ import pytest
 
 from tests.cli.rig import Answer, Cli
 
+pytestmark = pytest.mark.sqlite_only("the command plays its stories on files of its own, whatever the store is")
+
 TOOLS = '''
 import json
 

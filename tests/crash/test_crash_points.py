@@ -34,6 +34,7 @@ def test_the_story_holds_through_a_crash_at_every_point(part: int, proven: bool,
 
 
 @pytest.mark.prove
+@pytest.mark.sqlite_only("on PostgreSQL fewer are played, since each takes longer")
 def test_the_story_holds_through_a_crash_at_every_ordered_pair_of_points() -> None:
     with ProcessPoolExecutor() as pool:
         results = list(pool.map(crash_twice, range(len(record(standard_scenario())))))

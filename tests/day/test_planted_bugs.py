@@ -54,6 +54,7 @@ def each_worker_starts_what_is_due(patch: Patch) -> None:
     patch.setattr("surefoot.app.Scheduler", Keyless)
 
 
+@pytest.mark.sqlite_only("the bugs are planted above the store: one of the two tells as much")
 @pytest.mark.parametrize(
     ("plant", "law"),
     [

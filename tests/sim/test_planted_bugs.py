@@ -11,6 +11,7 @@ LONG = {"late_result_thrown_away", "settle_ignored", "second_result_appended"}
 """Found late: they are left to the long proofs."""
 
 
+@pytest.mark.sqlite_only("some of the bugs are planted into its store")
 @pytest.mark.parametrize(
     ("plant", "seeds"),
     [

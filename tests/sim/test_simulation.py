@@ -78,6 +78,7 @@ def test_the_trace_tells_the_story() -> None:
 
 
 @pytest.mark.prove
+@pytest.mark.sqlite_only("on PostgreSQL fewer are played, since each takes longer")
 def test_many_seeds_hold() -> None:
     with ProcessPoolExecutor() as pool:
         results = list(pool.map(play, range(SEEDS, SEEDS + PROVE_SEEDS), chunksize=50))

@@ -13,6 +13,7 @@ from surefoot.core.ids import RANDOM_BYTES, mint
 from surefoot.core.throttle import take_tokens
 from surefoot.errors import Conflict
 from surefoot.store.access import Counts, Credential, Share, Span, Statistics, Wish
+from surefoot.store.looked import Looked
 from surefoot.store.postgres.failures import Spoiled
 from surefoot.store.postgres.link import Link, Row
 from surefoot.store.postgres.reads import PostgresReads
@@ -28,6 +29,8 @@ ID_SECONDS_EARLY = 60.0
 
 class PostgresAccess(PostgresReads):
     """What the service reads and writes beside runs. The errors are those of the port."""
+
+    _looked: Looked
 
     @abstractmethod
     async def _call(self, function: Callable[[Server, Link], Awaitable[T]], *, tells: bool = True) -> T: ...
@@ -67,8 +70,12 @@ class PostgresAccess(PostgresReads):
         self, tenant_id: str, hook: str, again_s: float, limit: int, attempts_max: int
     ) -> list[tuple[str, int]]:
         """The waiting actions that `hook` is to be told of now. No commit is made where there is none."""
-        params = {"tenant_id": tenant_id, "hook": hook, "attempts_max": attempts_max}
-        if not await self._all("announcements_due", params):
+        key, now = (tenant_id, hook), self._server.clock.now().mono
+        after = self._looked.begin(key, now)
+        params = {"tenant_id": tenant_id, "hook": hook, "attempts_max": attempts_max, "after": after}
+        (facts,) = await self._all("announcements_due", params)
+        if not facts["found"]:
+            self._looked.nothing(key, now, after, _number(facts["newest"]))
             return []
         rows = await self._commit("announcements_take", {**params, "limit": limit, "again_s": again_s})
         return [(str(row["id"]), _number(row["attempt"])) for row in rows]
@@ -80,7 +87,8 @@ class PostgresAccess(PostgresReads):
 
     async def next_announcement(self, tenant_id: str, hook: str, attempts_max: int) -> float | None:
         """wall: when `take_announcements` has something next; None: never."""
-        params = {"tenant_id": tenant_id, "hook": hook, "attempts_max": attempts_max}
+        after = self._looked.behind((tenant_id, hook))
+        params = {"tenant_id": tenant_id, "hook": hook, "attempts_max": attempts_max, "after": after}
         found = await self._value("announcements_next", params)
         return found if isinstance(found, float) else None
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 from surefoot.core.state import Instant, Run
 from surefoot.doors import Clock, Hook, no_hook
 from surefoot.errors import NotFound, StoreError, StoreUnavailable
+from surefoot.store.looked import Looked
 from surefoot.store.migrate import Migration, migrations
 from surefoot.store.port import Append, Claimed, Create
 from surefoot.store.postgres import access, leases, upkeep
@@ -55,6 +56,7 @@ class PostgresStore(PostgresAccess):
         texts = Statements(self._server_clock.of_door)
         self._server = Server(texts, self._server_clock, clock, hook, self.path)
         self._workers = Workers(clock)
+        self._looked = Looked()
         self._watch = Watch(clock, self._look_now)
         self._texts = texts
         self._links: Links

@@ -13,6 +13,7 @@ from surefoot.core import codec
 from surefoot.core.ids import RANDOM_BYTES, mint
 from surefoot.core.throttle import take_tokens
 from surefoot.store.access import Counts, Credential, Share, Span, Statistics, Wish
+from surefoot.store.looked import Looked
 from surefoot.store.sqlite.file import Row
 from surefoot.store.sqlite.reads import SqliteReads
 from surefoot.store.sqlite.writer import Transaction
@@ -25,6 +26,8 @@ ID_SECONDS_EARLY = 60.0
 
 class SqliteAccess(SqliteReads):
     """What the service reads and writes beside runs. The errors are those of the port."""
+
+    _looked: Looked
 
     @abstractmethod
     async def _call(self, function: Callable[[Transaction], T]) -> T: ...
@@ -66,13 +69,23 @@ class SqliteAccess(SqliteReads):
         self, tenant_id: str, hook: str, again_s: float, limit: int, attempts_max: int
     ) -> list[tuple[str, int]]:
         """The waiting actions that `hook` is to be told of now. No commit is made where there is none."""
-        params = {"tenant_id": tenant_id, "hook": hook, "limit": limit, "attempts_max": attempts_max}
-        now = self._clock.now().wall
-        if not await self._rows("announcements_due", {**params, "wall": now, "limit": 1}, str):
+        key, now = (tenant_id, hook), self._clock.now()
+        after = self._looked.begin(key, now.mono)
+        params = {"tenant_id": tenant_id, "hook": hook, "limit": limit, "attempts_max": attempts_max, "after": after}
+
+        def look() -> tuple[bool, int]:
+            newest = self._file.value("newest_action", {})
+            due = self._file.all("announcements_due", {**params, "wall": now.wall, "limit": 1})
+            return bool(due), newest if isinstance(newest, int) else 0
+
+        found, newest = await self._read(look)
+        if not found:
+            self._looked.nothing(key, now.mono, after, newest)
             return []
 
         def write(tx: Transaction) -> list[tuple[str, int]]:
             wall = tx.clock.now().wall
+            tx.file.run("announcements_over", {**params, "wall": wall})
             due = [_due(row) for row in tx.file.all("announcements_due", {**params, "wall": wall})]
             for action_id, _ in due:
                 taken = {"tenant_id": tenant_id, "action_id": action_id, "hook": hook, "next_at": wall + again_s}
@@ -93,7 +106,8 @@ class SqliteAccess(SqliteReads):
 
     async def next_announcement(self, tenant_id: str, hook: str, attempts_max: int) -> float | None:
         """wall: when `take_announcements` has something next; None: never."""
-        params = {"tenant_id": tenant_id, "hook": hook, "wall": self._clock.now().wall, "attempts_max": attempts_max}
+        after, wall = self._looked.behind((tenant_id, hook)), self._clock.now().wall
+        params = {"tenant_id": tenant_id, "hook": hook, "wall": wall, "attempts_max": attempts_max, "after": after}
         found = await self._patiently(lambda: self._file.value("announcements_next", params))
         return float(found) if isinstance(found, float | int) else None
 

@@ -11,6 +11,7 @@ from surefoot.core.codec import encode_value
 from surefoot.core.state import Instant, Run
 from surefoot.doors import Clock, Hook, no_hook
 from surefoot.errors import StoreError, StoreUnavailable
+from surefoot.store.looked import Looked
 from surefoot.store.migrate import Migration, migrations
 from surefoot.store.port import Append, Claimed, Create
 from surefoot.store.sqlite import leases, upkeep
@@ -43,6 +44,7 @@ class SqliteStore(SqliteAccess):
         self._file = SqliteFile(self.path, hook)
         self._workers = leases.Workers(self._file, clock)
         self._checkpointer = Checkpointer(self._file)
+        self._looked = Looked()
         self._watch = Watch(clock, self._look_now)
         self._writer = Writer(self._file, clock, hook, self._committed)
         self._data_version: object = None

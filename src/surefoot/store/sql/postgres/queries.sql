@@ -894,30 +894,58 @@ WHERE tenant_id = :tenant_id AND (id = :id OR parent_id = :id) AND revoked_at IS
 RETURNING id
 
 -- name: announcements_due
--- Whether there is a waiting action that a hook is to be told of.
-SELECT 1 AS found FROM pending_action
-LEFT JOIN announcement ON announcement.tenant_id = pending_action.tenant_id
-    AND announcement.action_id = pending_action.id AND announcement.hook = :hook
-WHERE pending_action.tenant_id = :tenant_id AND pending_action.status = 'waiting'
-    AND (pending_action.expires_at IS NULL OR pending_action.expires_at > :wall)
-    AND (announcement.action_id IS NULL OR (announcement.next_at <= :wall AND announcement.attempts < :attempts_max))
-LIMIT 1
+-- Whether there is a waiting action that a hook is to be told of: one behind :after that nobody has told it of, or one to
+-- be tried again; and the newest action. What the hook was told of is asked for by its key, never joined: it may be much.
+SELECT EXISTS (
+    SELECT FROM pending_action
+    WHERE tenant_id = :tenant_id AND status = 'waiting' AND arrival > :after::bigint
+        AND (expires_at IS NULL OR expires_at > :wall)
+        AND (
+            SELECT 1 FROM announcement
+            WHERE announcement.tenant_id = :tenant_id AND announcement.action_id = pending_action.id AND hook = :hook
+        ) IS NULL
+) OR EXISTS (
+    SELECT FROM announcement
+    WHERE tenant_id = :tenant_id AND hook = :hook AND next_at <= :wall AND attempts < :attempts_max
+        AND (
+            SELECT 1 FROM pending_action
+            WHERE pending_action.tenant_id = :tenant_id AND pending_action.id = announcement.action_id
+                AND status = 'waiting' AND (expires_at IS NULL OR expires_at > :wall)
+        ) = 1
+) AS found, coalesce((SELECT max(arrival) FROM pending_action WHERE tenant_id = :tenant_id), 0) AS newest
 
 -- name: announcements_take
 -- This process tells of them now, oldest first: no other does before :again_s are over. Guard: whoever else takes one at the
--- same time finds that it is not due any more.
-WITH due AS (
-    SELECT pending_action.tenant_id, pending_action.id, pending_action.arrival FROM pending_action
-    LEFT JOIN announcement ON announcement.tenant_id = pending_action.tenant_id
-        AND announcement.action_id = pending_action.id AND announcement.hook = :hook
-    WHERE pending_action.tenant_id = :tenant_id AND pending_action.status = 'waiting'
-        AND (pending_action.expires_at IS NULL OR pending_action.expires_at > :wall)
-        AND (announcement.action_id IS NULL
-            OR (announcement.next_at <= :wall AND announcement.attempts < :attempts_max))
-    ORDER BY pending_action.arrival, pending_action.id LIMIT :limit
+-- same time finds that it is not due any more. What was to be tried again and needs it no longer is not looked at again.
+WITH fresh AS (
+    SELECT id, arrival FROM pending_action
+    WHERE tenant_id = :tenant_id AND status = 'waiting' AND arrival > :after::bigint
+        AND (expires_at IS NULL OR expires_at > :wall)
+        AND (
+            SELECT 1 FROM announcement
+            WHERE announcement.tenant_id = :tenant_id AND announcement.action_id = pending_action.id AND hook = :hook
+        ) IS NULL
+    ORDER BY arrival, id LIMIT :limit
+), again AS (
+    SELECT action_id AS id, (
+        SELECT arrival FROM pending_action
+        WHERE pending_action.tenant_id = :tenant_id AND pending_action.id = announcement.action_id
+            AND status = 'waiting' AND (expires_at IS NULL OR expires_at > :wall)
+            AND announcement.attempts < :attempts_max
+    ) AS arrival
+    FROM announcement WHERE tenant_id = :tenant_id AND hook = :hook AND next_at <= :wall
+    ORDER BY next_at LIMIT :limit
+), over AS (
+    UPDATE announcement SET next_at = NULL, updated_at = :wall
+    WHERE tenant_id = :tenant_id AND hook = :hook
+        AND action_id = ANY (ARRAY (SELECT id FROM again WHERE arrival IS NULL))
+), due AS (
+    SELECT id, arrival FROM (
+        SELECT id, arrival FROM fresh UNION ALL SELECT id, arrival FROM again WHERE arrival IS NOT NULL
+    ) AS both_kinds ORDER BY arrival, id LIMIT :limit
 ), taken AS (
     INSERT INTO announcement (tenant_id, action_id, hook, attempts, next_at, outcome, created_at, updated_at)
-    SELECT due.tenant_id, due.id, :hook, 1, :wall + :again_s, NULL, :wall, :wall FROM due ORDER BY due.id
+    SELECT :tenant_id, due.id, :hook, 1, :wall + :again_s, NULL, :wall, :wall FROM due ORDER BY due.id
     ON CONFLICT (tenant_id, action_id, hook) DO UPDATE SET
         attempts = announcement.attempts + 1, next_at = excluded.next_at, updated_at = excluded.updated_at
     WHERE announcement.next_at <= :wall AND announcement.attempts < :attempts_max
@@ -928,13 +956,24 @@ ORDER BY due.arrival, due.id
 
 -- name: announcements_next
 -- When the first of them is due; 0 where nobody has tried yet.
-SELECT min(CASE WHEN announcement.action_id IS NULL THEN 0.0 ELSE announcement.next_at END) AS due FROM pending_action
-LEFT JOIN announcement ON announcement.tenant_id = pending_action.tenant_id
-    AND announcement.action_id = pending_action.id AND announcement.hook = :hook
-WHERE pending_action.tenant_id = :tenant_id AND pending_action.status = 'waiting'
-    AND (pending_action.expires_at IS NULL OR pending_action.expires_at > :wall)
-    AND (announcement.action_id IS NULL
-        OR (announcement.next_at IS NOT NULL AND announcement.attempts < :attempts_max))
+SELECT CASE WHEN EXISTS (
+    SELECT FROM pending_action
+    WHERE tenant_id = :tenant_id AND status = 'waiting' AND arrival > :after::bigint
+        AND (expires_at IS NULL OR expires_at > :wall)
+        AND (
+            SELECT 1 FROM announcement
+            WHERE announcement.tenant_id = :tenant_id AND announcement.action_id = pending_action.id AND hook = :hook
+        ) IS NULL
+) THEN 0.0::float8 ELSE (
+    SELECT next_at FROM announcement
+    WHERE tenant_id = :tenant_id AND hook = :hook AND next_at IS NOT NULL AND attempts < :attempts_max
+        AND (
+            SELECT 1 FROM pending_action
+            WHERE pending_action.tenant_id = :tenant_id AND pending_action.id = announcement.action_id
+                AND status = 'waiting' AND (expires_at IS NULL OR expires_at > :wall)
+        ) = 1
+    ORDER BY next_at LIMIT 1
+) END AS due
 
 -- name: announcement_done
 -- How it went: again after :again_s, or never.

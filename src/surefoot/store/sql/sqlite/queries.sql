@@ -733,24 +733,64 @@ UPDATE credential SET revoked_at = :wall, updated_at = :wall
 WHERE tenant_id = :tenant_id AND (id = :id OR parent_id = :id) AND revoked_at IS NULL
 
 -- name: announcements_due
--- The waiting actions that a hook is to be told of, oldest first.
-SELECT pending_action.id, coalesce(announcement.attempts, 0) + 1 AS attempt FROM pending_action
-LEFT JOIN announcement ON announcement.tenant_id = pending_action.tenant_id
-    AND announcement.action_id = pending_action.id AND announcement.hook = :hook
-WHERE pending_action.tenant_id = :tenant_id AND pending_action.status = 'waiting'
-    AND (pending_action.expires_at IS NULL OR pending_action.expires_at > :wall)
-    AND (announcement.action_id IS NULL OR (announcement.next_at <= :wall AND announcement.attempts < :attempts_max))
-ORDER BY pending_action.arrival LIMIT :limit
+-- The waiting actions that a hook is to be told of, oldest first: those behind :after that nobody has told it of, and those
+-- to be tried again.
+SELECT id, attempt FROM (
+    SELECT * FROM (
+        SELECT arrival, id, 1 AS attempt FROM pending_action INDEXED BY pending_action_waiting
+        WHERE tenant_id = :tenant_id AND status = 'waiting' AND arrival > :after
+            AND (expires_at IS NULL OR expires_at > :wall)
+            AND NOT EXISTS (
+                SELECT 1 FROM announcement
+                WHERE announcement.tenant_id = :tenant_id AND action_id = pending_action.id AND hook = :hook
+            )
+        ORDER BY arrival LIMIT :limit
+    )
+    UNION ALL
+    SELECT * FROM (
+        SELECT pending_action.arrival, pending_action.id, announcement.attempts + 1
+        FROM announcement INDEXED BY announcement_again CROSS JOIN pending_action
+            ON pending_action.tenant_id = announcement.tenant_id AND pending_action.id = announcement.action_id
+        WHERE announcement.tenant_id = :tenant_id AND announcement.hook = :hook AND announcement.next_at <= :wall
+            AND announcement.attempts < :attempts_max AND pending_action.status = 'waiting'
+            AND (pending_action.expires_at IS NULL OR pending_action.expires_at > :wall)
+        ORDER BY announcement.next_at LIMIT :limit
+    )
+) ORDER BY arrival LIMIT :limit
+
+-- name: announcements_over
+-- What was to be tried again and needs it no longer is not looked at again.
+UPDATE announcement INDEXED BY announcement_again SET next_at = NULL, updated_at = :wall
+WHERE tenant_id = :tenant_id AND hook = :hook AND next_at <= :wall AND (
+    attempts >= :attempts_max OR NOT EXISTS (
+        SELECT 1 FROM pending_action
+        WHERE pending_action.tenant_id = :tenant_id AND pending_action.id = announcement.action_id
+            AND status = 'waiting' AND (expires_at IS NULL OR expires_at > :wall)
+    )
+)
+
+-- name: newest_action
+-- The place of the newest action of all tenants.
+SELECT max(arrival) FROM pending_action
 
 -- name: announcements_next
 -- When the first of them is due; 0 where nobody has tried yet.
-SELECT min(CASE WHEN announcement.action_id IS NULL THEN 0.0 ELSE announcement.next_at END) AS due FROM pending_action
-LEFT JOIN announcement ON announcement.tenant_id = pending_action.tenant_id
-    AND announcement.action_id = pending_action.id AND announcement.hook = :hook
-WHERE pending_action.tenant_id = :tenant_id AND pending_action.status = 'waiting'
-    AND (pending_action.expires_at IS NULL OR pending_action.expires_at > :wall)
-    AND (announcement.action_id IS NULL
-        OR (announcement.next_at IS NOT NULL AND announcement.attempts < :attempts_max))
+SELECT CASE WHEN EXISTS (
+    SELECT 1 FROM pending_action INDEXED BY pending_action_waiting
+    WHERE tenant_id = :tenant_id AND status = 'waiting' AND arrival > :after
+        AND (expires_at IS NULL OR expires_at > :wall)
+        AND NOT EXISTS (
+            SELECT 1 FROM announcement
+            WHERE announcement.tenant_id = :tenant_id AND action_id = pending_action.id AND hook = :hook
+        )
+) THEN 0.0 ELSE (
+    SELECT announcement.next_at FROM announcement INDEXED BY announcement_again CROSS JOIN pending_action
+        ON pending_action.tenant_id = announcement.tenant_id AND pending_action.id = announcement.action_id
+    WHERE announcement.tenant_id = :tenant_id AND announcement.hook = :hook AND announcement.next_at IS NOT NULL
+        AND announcement.attempts < :attempts_max AND pending_action.status = 'waiting'
+        AND (pending_action.expires_at IS NULL OR pending_action.expires_at > :wall)
+    ORDER BY announcement.next_at LIMIT 1
+) END AS due
 
 -- name: announcement_take
 -- This process tries it now: no other does before :next_at. The transaction that has looked is the only writer.

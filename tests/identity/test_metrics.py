@@ -9,7 +9,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from surefoot import Surefoot
+from surefoot.server.meters import CountsKept
 from surefoot.server.metrics import MEDIA_TYPE
+from surefoot.store.access import Counts
+from surefoot.testing.clock import ManualClock
 from surefoot.testing.world import TOKEN
 from tests.identity.rig import SECRET, Rig, rig_of, token_of
 from tests.places import Place
@@ -89,6 +92,34 @@ async def test_paths_and_secrets_are_not_in_metrics(place: Place, monkeypatch: p
         text = (await rig.ask("GET", "/metrics", token="read")).text
         assert TOKEN not in text and TOKEN.upper() not in text and token_of("read") not in text
         assert 'route="/v1/runs/{run_id}"' in text and 'route="unknown"' in text and 'method="other"' in text
+
+
+async def test_counting_never_takes_more_than_a_small_part_of_the_time(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, seconds, counted = ManualClock(), 0.0, 0
+    async with Surefoot(place.url) as sf:
+        counts = sf.store.counts
+
+        async def slow(tenant_id: str) -> Counts:
+            nonlocal counted
+            counted += 1
+            clock.advance(seconds)
+            return await counts(tenant_id)
+
+        monkeypatch.setattr(sf.store, "counts", slow)
+        for each_s, fewest, most in ((0.01, 300, 300), (1.0, 14, 15), (10.0, 1, 2)):
+            seconds, counted, kept = each_s, 0, CountsKept()
+            for _ in range(300):
+                assert (await kept.read(sf.store, sf.tenant, clock)).runs == {}
+                clock.advance(1.0)
+            assert fewest <= counted <= most
+
+
+async def test_readiness_reads_blocked_runs_only(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rig_of(place, monkeypatch) as rig:
+        monkeypatch.setattr(rig.sf.store, "counts", None)
+        assert (await rig.http.get("/readyz")).status_code == 200
 
 
 async def test_every_metric_is_in_the_documentation(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,7 +155,8 @@ class Access:
         assert sum(counts.steps.values()) == 2
         assert counts.workers == 1
         await store.block(TENANT, story.run.id, None, "unreadable")
-        assert (await store.counts(TENANT)).blocked == {"unreadable": 1}
+        assert (await store.counts(TENANT)).blocked == await store.blocked(TENANT) == {"unreadable": 1}
+        assert await store.blocked("another") == {}
         assert counts.oldest_action_at == (await store.action(TENANT, "act_1")).created_at
         other = await store.counts("another")
         assert (dict(other.runs), dict(other.actions), other.leased) == ({}, {}, 0)

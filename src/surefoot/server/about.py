@@ -88,7 +88,7 @@ async def readyz(request: Request) -> Response:
 
 async def _blocked(sf: Surefoot) -> Counter[str]:
     """Runs that no worker takes, by why."""
-    found = Counter((await sf.store.counts(sf.tenant)).blocked)
+    found = Counter(await sf.store.blocked(sf.tenant))
     for status in (RunStatus.running, RunStatus.reconciling):
         rows = await sf.store.runs(sf.tenant, status=status.value, agent=None, before=None, limit=RUNS_MAX)
         for row in rows:

@@ -5,6 +5,7 @@ The text format is small and does not change, so it is written here; a reader of
 
 from __future__ import annotations
 
+import asyncio
 import bisect
 import re
 from collections import Counter, defaultdict
@@ -13,11 +14,16 @@ from collections.abc import Iterable, Mapping
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from surefoot.doors import Clock
-from surefoot.store.access import AccessStore
+from surefoot.store.access import AccessStore, Counts
 
 BUCKETS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 SERIES_MAX = 2_000
 """More combinations of labels than this are not kept: nobody outside may make them grow."""
+
+COUNT_SECONDS_QUICK = 0.25
+"""Counting that takes no longer is done for everybody who asks."""
+COUNT_REST_FACTOR = 20.0
+"""What took longer is told again for so many times as long."""
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -90,6 +96,30 @@ class Measured:
             await send(message)
 
         await self._app(scope, receive, noted)
+
+
+class CountsKept:
+    """The counts of a tenant's store, for all who ask for metrics.
+
+    Counting takes the longer, the more there is. Where it takes long, what was counted is told again for a while, so
+    that it never takes more than a small part of the time, however often somebody asks.
+    """
+
+    def __init__(self) -> None:
+        self._counts: Counts | None = None
+        self._until = 0.0
+        self._lock = asyncio.Lock()
+
+    async def read(self, store: AccessStore, tenant_id: str, clock: Clock) -> Counts:
+        """What there is, or was just before."""
+        async with self._lock:
+            began = clock.now().mono
+            if self._counts is None or began >= self._until:
+                self._counts = await store.counts(tenant_id)
+                ended = clock.now().mono
+                slow = ended - began > COUNT_SECONDS_QUICK
+                self._until = ended + (ended - began) * COUNT_REST_FACTOR if slow else ended
+            return self._counts
 
 
 def _route_of(scope: Scope) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 
 from fastapi import APIRouter, Request, Response
 
-from surefoot.server.meters import EvidenceTotals, Meters, Page
+from surefoot.server.meters import CountsKept, EvidenceTotals, Meters, Page
 from surefoot.server.openapi import described, package_version
 from surefoot.server.requests import Reader
 from surefoot.server.service import service_of
@@ -28,7 +28,9 @@ async def metrics(request: Request, visit: Reader) -> Response:
     service = service_of(request)
     sf = visit.sf
     totals = service.evidence_totals.setdefault(sf.tenant, EvidenceTotals())
-    counts, evidence = await sf.store.counts(sf.tenant), await totals.read(sf.store, sf.tenant)
+    kept = service.counts.setdefault(sf.tenant, CountsKept())
+    counts = await kept.read(sf.store, sf.tenant, sf.doors.clock)
+    evidence = await totals.read(sf.store, sf.tenant)
     page = Page()
     _of_the_store(page, counts, evidence, sf.doors.clock.now().wall)
     _of_the_process(page, service.meters)

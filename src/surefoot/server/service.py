@@ -11,7 +11,7 @@ from surefoot.app import Surefoot
 from surefoot.errors import NotFound, SurefootError
 from surefoot.server.announce import Announcer
 from surefoot.server.callers import DOING, Act, Caller, Doorman
-from surefoot.server.meters import EvidenceTotals, Meters
+from surefoot.server.meters import CountsKept, EvidenceTotals, Meters
 from surefoot.server.options import Options
 from surefoot.server.problems import Problem
 from surefoot.server.streams import Streams
@@ -40,6 +40,7 @@ class Service:
         self.options = options if options is not None else Options()
         self.meters = Meters()
         self.evidence_totals: dict[str, EvidenceTotals] = {}
+        self.counts: dict[str, CountsKept] = {}
         self.own = Tenant(sf)
         """The tenant that the process was started for; its worker and store say how the process is."""
         self.tenants = {sf.tenant: self.own}

@@ -143,7 +143,11 @@ class AccessStore(Protocol):
         ...
 
     async def counts(self, tenant_id: str) -> Counts:
-        """How much there is."""
+        """How much there is. Costs the more, the more there is."""
+        ...
+
+    async def blocked(self, tenant_id: str) -> Mapping[str, int]:
+        """Runs that no worker can take, by why; reads only those."""
         ...
 
     async def evidence_counts(self, tenant_id: str, after: int) -> tuple[int, Mapping[tuple[str, str], int]]:

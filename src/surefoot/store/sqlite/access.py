@@ -149,6 +149,11 @@ class SqliteAccess(SqliteReads):
 
         return await self._read(read)
 
+    async def blocked(self, tenant_id: str) -> Mapping[str, int]:
+        """Runs that no worker can take, by why."""
+        rows = await self._read(lambda: self._file.all("count_runs_blocked", {"tenant_id": tenant_id}))
+        return {str(row["name"]): _number(row["count"]) for row in rows}
+
     async def evidence_counts(self, tenant_id: str, after: int) -> tuple[int, Mapping[tuple[str, str], int]]:
         """Evidence written behind the place `after` by (verdict, source), and the place of the newest."""
         rows = await self._rows("count_evidence", {"tenant_id": tenant_id, "after": after}, dict)

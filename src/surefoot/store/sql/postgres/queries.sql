@@ -1017,6 +1017,11 @@ UNION ALL SELECT 'oldest', '', (
 )
 UNION ALL SELECT 'workers', '', count(*) FROM worker WHERE tenant_id = :tenant_id AND dead_at IS NULL
 
+-- name: count_runs_blocked
+-- Runs that no worker can take, by why.
+SELECT blocked_code AS name, count(*) AS count FROM run
+WHERE tenant_id = :tenant_id AND blocked_code IS NOT NULL GROUP BY blocked_code
+
 -- name: count_evidence
 -- Evidence behind a place, by verdict and source, and the newest place of each.
 SELECT verdict, source, count(*) AS count, max(arrival) AS newest FROM evidence

@@ -407,7 +407,7 @@ class Surefoot(Decisions):
         rest: Run | None = None
         with contextlib.suppress(WaitTimeout):
             # Nothing can have happened yet where this task has just begun to drive the run and has not waited since.
-            rest = await wait_for_rest(self.context, run.id, wait_s, driven=loop is not None)
+            rest = await wait_for_rest(self.context, run.id, wait_s, driven=None if loop is None else run)
         return await receipt_of(self.context, run.id, rest, None if loop is None else loop.answer)
 
     async def _start_performing(

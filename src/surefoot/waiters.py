@@ -23,17 +23,18 @@ LOOK_AT_OTHERS_SECONDS = 0.5
 Until = Callable[[RunSnapshot], bool]
 
 
-async def wait_for_rest(ctx: Context, run_id: str, timeout: float | None, *, driven: bool = False) -> Run | None:
+async def wait_for_rest(ctx: Context, run_id: str, timeout: float | None, *, driven: Run | None = None) -> Run | None:
     """Wait until the run has ended or only a person can move it; `timeout` in seconds. Raises WaitTimeout, NotFound.
 
-    The run as this process committed it, or None where it was read. `driven`: this process
-    has just begun to drive it, so that no first look is needed.
+    The run as this process committed it, or None where it was read. `driven` is the run as this process has just begun
+    to drive it: no first look is needed, unless it was born at rest, which nothing that follows would tell.
     """
+    seen = driven is not None and not may_rest(driven)
 
     async def resting(run: Run) -> Run | None:
         return run if await rests(ctx, run) else None
 
-    run, ours = await _wait(ctx, run_id, timeout, ctx.store.follow(run_id, may_rest, seen=driven), resting)
+    run, ours = await _wait(ctx, run_id, timeout, ctx.store.follow(run_id, may_rest, seen=seen), resting)
     return run if ours else None
 
 

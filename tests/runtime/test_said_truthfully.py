@@ -6,7 +6,20 @@ import asyncio
 
 import pytest
 
-from surefoot import Absent, Agent, Found, Operation, Receipt, Surefoot, Undetermined, effects, errors, tool
+from surefoot import (
+    Absent,
+    Agent,
+    Approval,
+    Found,
+    Operation,
+    Receipt,
+    Surefoot,
+    Undetermined,
+    effects,
+    errors,
+    tool,
+    waiters,
+)
 from surefoot.doctor import examine
 from surefoot.runtime import worker as worker_module
 from surefoot.runtime.held import Held
@@ -36,6 +49,20 @@ async def test_perform_that_gives_up_before_anything_was_sent_says_so(url: str) 
         details = given_up.value.details
         (step,) = (await sf.snapshot(str(details["run_id"]))).steps
         assert (step.id, step.status, step.error_code) == (details["step_id"], "pending", "refused_for_now")
+
+
+@tool(effect=effects.opaque, approval=Approval())
+async def gated(op: Operation) -> Receipt:
+    """Wait for a person."""
+    return Receipt(resource_id="1")
+
+
+async def test_perform_says_at_once_that_a_person_is_needed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiters, "LOOK_AGAIN_SECONDS", 3_600.0)
+    async with Surefoot(url, log=lambda line: None) as sf:
+        async with asyncio.timeout(WAIT_SECONDS):
+            with pytest.raises(errors.ApprovalPending):
+                await sf.perform(gated.call(), key="one")
 
 
 def _refused_for_now(run: RunSnapshot) -> bool:

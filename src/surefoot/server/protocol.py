@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -13,6 +14,9 @@ HEAD_BYTES_MAX = 65_536
 
 LINGER_SECONDS = 2.0
 """How long a client that was refused may go on sending."""
+
+UNREAD_SECONDS_MAX = 30.0
+"""A client that takes nothing of its answer for so long is let go. uvicorn itself would wait for ever."""
 
 
 class HeadTooLarge(Exception):
@@ -26,6 +30,44 @@ class Protocol(HttpToolsProtocol):
     _in_head = True
     _head_ended = False
     _refused = False
+    _watch: asyncio.TimerHandle | None = None
+
+    def pause_writing(self) -> None:
+        """The client takes less than it is sent."""
+        super().pause_writing()
+        self._watch_reader()
+
+    def resume_writing(self) -> None:
+        """It has taken most of it."""
+        self._watch_no_more()
+        super().resume_writing()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Nobody asks for more: the connection is closed once all is taken, or nobody takes it."""
+        super().timeout_keep_alive_handler()
+        self._watch_reader()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The end of it."""
+        self._watch_no_more()
+        super().connection_lost(exc)
+
+    def _watch_reader(self) -> None:
+        left = self.transport.get_write_buffer_size()
+        if self._watch is None and left > 0:
+            self._watch = self.loop.call_later(UNREAD_SECONDS_MAX, self._look_at_reader, left)
+
+    def _look_at_reader(self, before: int) -> None:
+        self._watch = None
+        if self.transport.get_write_buffer_size() < before:
+            self._watch_reader()
+        else:
+            self.transport.abort()
+
+    def _watch_no_more(self) -> None:
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.cancel()
 
     def data_received(self, data: bytes) -> None:
         """What came. A head that does not end is refused, also where no header of it is whole."""

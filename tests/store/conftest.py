@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,15 @@ async def bench(folder: Path) -> AsyncIterator[SqliteBench]:
     made.commits.before = made.commits.after = None
     for store in made.stores:
         await store.close()
+
+
+@contextmanager
+def ticks_of(store: SqliteStore) -> Iterator[list[None]]:
+    """Grows by one with every ten steps of SQLite's machine while this lasts: work that depends on no clock."""
+    ticks: list[None] = []
+    connection = store._file._open()
+    connection.set_progress_handler(lambda: ticks.append(None), 10)
+    try:
+        yield ticks
+    finally:
+        connection.set_progress_handler(None, 10)

@@ -16,7 +16,7 @@ from surefoot.store.sqlite import SqliteStore
 from tests.places import Place
 from tests.store.build import TENANT, Story
 from tests.store.conformance_access import ATTEMPTS_MAX, HOOK, ask, take
-from tests.store.conftest import SqliteBench
+from tests.store.conftest import SqliteBench, ticks_of
 from tests.store.postgres_bench import PostgresBench
 
 FEW, MANY = 100, 10_000
@@ -84,18 +84,10 @@ async def test_a_look_at_the_file_does_not_grow_with_what_was_announced(bench: S
 
 
 async def _ticks(store: SqliteStore) -> int:
-    ticks = 0
-
-    def tick() -> int:
-        nonlocal ticks
-        ticks += 1
-        return 0
-
-    store._file._open().set_progress_handler(tick, 10)
-    assert await take(store) == []
-    assert await store.next_announcement(TENANT, HOOK, ATTEMPTS_MAX) is None
-    store._file._open().set_progress_handler(None, 10)
-    return ticks
+    with ticks_of(store) as ticks:
+        assert await take(store) == []
+        assert await store.next_announcement(TENANT, HOOK, ATTEMPTS_MAX) is None
+    return len(ticks)
 
 
 @pytest.mark.postgres_only("its own way of counting")

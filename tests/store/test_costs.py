@@ -16,7 +16,7 @@ from surefoot.store.sqlite import SqliteStore
 from surefoot.store.sqlite.checkpoint import FORCED_PAGES_MIN, IDLE_PAGES_MIN
 from surefoot.store.sqlite.file import wal_frames
 from tests.store.build import TENANT, Story, new_run
-from tests.store.conftest import SqliteBench
+from tests.store.conftest import SqliteBench, ticks_of
 from tests.support import eventually
 
 pytestmark = pytest.mark.sqlite_only("pages, frames of the log and query plans are SQLite's own")
@@ -73,17 +73,9 @@ async def test_loading_does_not_grow_with_the_run(bench: SqliteBench) -> None:
     work: list[int] = []
     for _ in range(2):
         await steps(story, 300)
-        ticks = 0
-
-        def tick() -> int:
-            nonlocal ticks
-            ticks += 1
-            return 0
-
-        store._file._open().set_progress_handler(tick, 10)
-        await store.load(TENANT, story.run.id)
-        store._file._open().set_progress_handler(None, 10)
-        work.append(ticks)
+        with ticks_of(store) as ticks:
+            await store.load(TENANT, story.run.id)
+        work.append(len(ticks))
     assert work[1] <= work[0] + 5
 
 
@@ -96,32 +88,16 @@ async def test_claiming_does_not_grow_with_the_runs_that_wait(bench: SqliteBench
             number += 1
             story = await Story.begin(store, number)
             await story.append(story.created(), story.asked(f"act_{number}"))
-        ticks = 0
-
-        def tick() -> int:
-            nonlocal ticks
-            ticks += 1
-            return 0
-
-        store._file._open().set_progress_handler(tick, 10)
-        for _ in range(20):
-            await store.claim(TENANT, "w", {"other": "1"}, 30.0, 10)
-            await store.next_wake(TENANT, {"other": "1"})
-        store._file._open().set_progress_handler(None, 10)
-        work.append(ticks)
+        with ticks_of(store) as ticks:
+            for _ in range(20):
+                await store.claim(TENANT, "w", {"other": "1"}, 30.0, 10)
+                await store.next_wake(TENANT, {"other": "1"})
+        work.append(len(ticks))
         await store._call(lambda tx: tx.file._open().execute("UPDATE run SET ready_at = NULL").rowcount)
     assert work[1] <= work[0] * 20, "unknown agents are looked at, runs that wait are not"
-    ticks = 0
-
-    def again() -> int:
-        nonlocal ticks
-        ticks += 1
-        return 0
-
-    store._file._open().set_progress_handler(again, 10)
-    await store.claim(TENANT, "w", {"other": "1"}, 30.0, 10)
-    store._file._open().set_progress_handler(None, 10)
-    assert ticks <= work[0]
+    with ticks_of(store) as ticks:
+        await store.claim(TENANT, "w", {"other": "1"}, 30.0, 10)
+    assert len(ticks) <= work[0]
 
 
 # A query that finds its rows by an index, and the index.

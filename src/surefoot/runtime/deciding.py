@@ -34,13 +34,13 @@ async def refusals_told(ctx: Context, action_id: str, decision: str, by: str) ->
         about = "an action that is not known"
         with suppress(SurefootError):
             about = f"run {(await ctx.store.action(ctx.tenant_id, action_id)).run_id}"
-        ctx.log(f"{about}: {refused_line(decision, by, action_id, refusal.code)}")
+        tell_refused(ctx, about, action_id, decision, by, refusal.code)
         raise
 
 
-def refused_line(decision: str, by: str, action_id: str, code: str) -> str:
-    """What a refusal is logged as, behind the run."""
-    return f"decision {decision!r} of {by!r} about {action_id!r} was refused ({code})"
+def tell_refused(ctx: Context, about: str, action_id: str, decision: str, by: str, code: str) -> None:
+    """Log one refusal; `about` is `run ID`, where it is known."""
+    ctx.log(f"{about}: decision {decision!r} of {by!r} about {action_id!r} was refused ({code})")
 
 
 async def decide_about(ctx: Context, action_id: str, decision: Decision) -> ActionRow:

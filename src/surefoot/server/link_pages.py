@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from surefoot.core.state import ActionKind
 from surefoot.errors import AlreadyDecided, NotAllowed, NotFound, SurefootError
-from surefoot.runtime.deciding import refused_line
+from surefoot.runtime.deciding import tell_refused
 from surefoot.server import link_texts as t
 from surefoot.server.callers import LOOPBACK_HOSTS, Caller
 from surefoot.server.doorman import TokenDoorman, address_of, check_host, check_own_page, csrf_of
@@ -104,8 +104,8 @@ async def _decide(held: Holding, fields: dict[str, str], language: str) -> Respo
     if held.name is None:
         raise Problem(401, "not_signed_in", "log in first")
     if held.refused is not None:
-        line = refused_line("", held.name, held.row.action.id, "not_permitted")
-        held.tenant.sf.context.log(f"run {held.row.run_id}: {line}")
+        about, ctx = f"run {held.row.run_id}", held.tenant.sf.context
+        tell_refused(ctx, about, held.row.action.id, "", held.name, "not_permitted")
         raise Problem(403, "not_permitted", held.refused)
     if held.csrf is not None and not hmac.compare_digest(fields.get("csrf", "").encode(), held.csrf.encode()):
         raise Problem(403, "bad_csrf", "open the link again, and decide on its page")

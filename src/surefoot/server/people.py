@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from surefoot.core.people import CHOICES
 from surefoot.core.state import ActionKind, ActionStatus
 from surefoot.errors import NotFound
-from surefoot.runtime.deciding import refused_line
+from surefoot.runtime.deciding import tell_refused
 from surefoot.server.callers import Act
 from surefoot.server.openapi import described
 from surefoot.server.problems import Problem, bad_cursor
@@ -96,8 +96,8 @@ def problems_told(visit: Visit, row: ActionRow, decision: str = "") -> Iterator[
     try:
         yield
     except Problem as problem:
-        line = refused_line(decision, visit.caller.name, row.action.id, problem.code)
-        visit.sf.context.log(f"run {row.run_id}: {line}")
+        about, by = f"run {row.run_id}", visit.caller.name
+        tell_refused(visit.sf.context, about, row.action.id, decision, by, problem.code)
         raise
 
 

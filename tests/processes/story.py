@@ -91,7 +91,8 @@ class WorldProcess:
 
 def described(pulls: int) -> list[str]:
     """The World's command line: so many pull requests, each with a token and an account of its own."""
-    words = ["--repo", REPO]
+    # The long proofs of one fleet make more requests in an hour than GitHub grants to one account.
+    words = ["--repo", REPO, "--rate-limit", "1000000"]
     for number in range(1, pulls + 1):
         words += ["--pull", str(number), "--token", f"token-{number}=bot-{number}"]
     return words

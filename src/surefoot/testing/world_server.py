@@ -185,6 +185,7 @@ def build(arguments: argparse.Namespace) -> World:
         rules=[rule for text in arguments.faults for rule in read_rules(text)],
         search_lag_seconds=arguments.search_lag_seconds,
         deletion_events=arguments.deletion_events,
+        rate_limit=arguments.rate_limit,
     )
     world.add_repo(arguments.repo)
     for number in arguments.pull:
@@ -227,6 +228,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--token", type=_pair, action="append", default=[], metavar="TOKEN=LOGIN")
     made.add_argument("--faults", action="append", default=[], metavar="JSON", help="a rule or a list of rules")
     made.add_argument("--search-lag-seconds", type=float, default=10.0)
+    made.add_argument("--rate-limit", type=int, default=5_000, help="requests an hour of each account")
     made.add_argument("--deletion-events", action="store_true", help="list deleted comments among the events")
     return made
 

@@ -17,6 +17,7 @@ from surefoot.core.state import Instant, RunStatus, StepStatus
 from surefoot.errors import NotFound, SurefootError
 from surefoot.snapshot import untaken_seconds
 from surefoot.store.port import ActionRow, RunRow, StepRow, Store
+from surefoot.store.requests import request_of
 
 STUCK_SECONDS = 300.0
 """A run that has been ready and free for longer is stuck: no worker takes it."""
@@ -130,7 +131,7 @@ async def _unreadable_requests(store: Store, tenant_id: str, steps: Sequence[Ste
         if row.step.input_ref is None or not row.step.live:
             continue
         try:
-            await store.blob(tenant_id, row.step.input_ref)
+            await request_of(store, tenant_id, row)
         except SurefootError as problem:
             text = f"step {row.step.id}: its exact request cannot be read ({problem.code})"
             found.append(Finding("unreadable", row.run_id, text, "restore it from a backup, or cancel the run"))

@@ -23,6 +23,7 @@ from surefoot.doors import Clock
 from surefoot.errors import SurefootError
 from surefoot.http import Response, system_doors
 from surefoot.snapshot import RunEvent, RunSnapshot, StepView, public_event
+from surefoot.store import requests
 from surefoot.store.open import open_store
 from surefoot.store.port import Store
 from surefoot.testing import checker
@@ -159,7 +160,7 @@ class Case:
             for effect in made:
                 if step.input_ref is None or effect.kind != "comment":
                     continue
-                sent = msgspec.json.decode(await store.blob("default", step.input_ref))
+                sent = msgspec.json.decode(await requests.request(store, "default", step.id))
                 assert plain(effect.text) == sent["body"], "other bytes went out than were stored"
             if made and step.action_id is not None:
                 action = by_id[step.action_id]

@@ -150,9 +150,12 @@ DAMAGE = {
     "an unknown type tag": "UPDATE step SET rules = '{\"effect\":\"teleport\"}' WHERE type = 'tool_call'",
     "an unknown status": "UPDATE step SET status = 'finished' WHERE type = 'tool_call'",
     "a checkpoint that is no JSON": "UPDATE run SET limits = '{\"turns_max\":'",
-    "another request": REPLACED["sqlite"],
-    "no request": "DELETE FROM blob",
+    "another request": "UPDATE step SET safe_input = '{\"body\":\"Something else.\"}' WHERE type = 'tool_call'",
+    "no request": "UPDATE step SET safe_input = NULL WHERE type = 'tool_call'",
+    "another request beside its view": REPLACED["sqlite"],
+    "no request beside its view": "DELETE FROM blob",
 }
+"""A request whose view does not show all of it stands in a blob beside it."""
 
 
 async def why_not_driven(sf: Surefoot, run_id: str) -> str:
@@ -170,13 +173,14 @@ async def why_not_driven(sf: Surefoot, run_id: str) -> str:
 
 @pytest.mark.parametrize("what", DAMAGE)
 async def test_c044_nothing_is_executed_on_a_damaged_state(live: Live, what: str) -> None:
-    script: Script = [[comment("Exactly this.")], "done"]
+    text = "Exactly this: password=hunter2hunter2." if what.endswith("beside its view") else "Exactly this."
+    script: Script = [[comment(text)], "done"]
     async with live.surefoot(live.agent(script, post_comment(gated=True))) as sf:
         run = await sf.wait((await sf.start("reviewer", "Review it.")).id, timeout=SECONDS)
     async with live.surefoot(worker=False) as sf:
         await sf.approve(run.pending_actions[0].id, by="ann")
     live.place.save()
-    statement = REPLACED[live.place.kind] if what == "another request" else DAMAGE[what]
+    statement = REPLACED[live.place.kind] if what == "another request beside its view" else DAMAGE[what]
     assert live.place.execute(statement) >= 1
     agent = live.agent(script, post_comment(gated=True))
     async with live.surefoot(agent) as sf, asyncio.timeout(SECONDS):
@@ -188,7 +192,7 @@ async def test_c044_nothing_is_executed_on_a_damaged_state(live: Live, what: str
     live.place.put_back()
     async with live.surefoot(agent) as sf:
         run = await sf.wait(run.id, until=ended, timeout=SECONDS)
-    assert run.status == "completed" and live.bodies() == ["Exactly this."]
+    assert run.status == "completed" and live.bodies() == [text]
 
 
 async def test_c044_a_damaged_conversation_is_not_shown_to_a_model(live: Live, hand: Hand) -> None:

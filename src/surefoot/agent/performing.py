@@ -15,6 +15,7 @@ from surefoot.errors import ApprovalPending, Conflict, InvalidInput, OutcomeUnkn
 from surefoot.runtime.context import Context
 from surefoot.runtime.loop import Answer
 from surefoot.store.port import ActionRow
+from surefoot.store.requests import request_of
 
 PERFORMS_MAX = 1_000
 """How often one key may be performed again after it failed."""
@@ -99,7 +100,7 @@ async def compensations_of(ctx: Context, action: ActionRow) -> list[ToolCall]:
         return []
     step = row.step
     kept = step.external_resource_id if step.status is StepStatus.succeeded else None
-    arguments = msgspec.json.decode(await ctx.store.blob(ctx.tenant_id, step.input_ref or ""), type=dict[str, object])
+    arguments = msgspec.json.decode(await request_of(ctx.store, ctx.tenant_id, row), type=dict[str, object])
     calls = [tool.compensate(Receipt(resource_id=one), **arguments) for one in step.receipts if one != kept]
     return [call for call in calls if isinstance(call, ToolCall)]
 

@@ -6,7 +6,7 @@ import msgspec
 
 from surefoot.core import events as ev
 from surefoot.core.draft import NOTE_PREFIX, Draft
-from surefoot.core.payloads import ActionView, Ask, MessageBody, StepView
+from surefoot.core.payloads import AS_TOLD, ActionView, Ask, MessageBody, StepView, shows
 from surefoot.core.policy import SWEEP_SECONDS
 from surefoot.core.state import (
     STEP_ENDS,
@@ -27,12 +27,17 @@ def answer(d: Draft, step: Step, body: bytes) -> None:
     step = d.step(step.id)
     if step.type is StepType.model_call or not d.run.talks:
         return
-    if step.answered or step.position is None:
+    if step.position is None or not _gets_result(d, step):
         note(d, _about(step, body))
         return
     message = d.message_id()
     d.carry(MessageBody(message, body))
     d.emit(ev.MessageAppended(message, "tool_result", step.position, step_id=step.id, call_id=step.call_id))
+
+
+def _gets_result(d: Draft, step: Step) -> bool:
+    """Whether what is said of the step now is its call's one result."""
+    return step.type is not StepType.model_call and d.run.talks and not step.answered and step.position is not None
 
 
 def _about(step: Step, body: bytes) -> bytes:
@@ -73,7 +78,8 @@ def succeed_step(
         )
     )
     if safe_output is not None:
-        d.carry(StepView(step.id, safe_output=safe_output))
+        shown = AS_TOLD if _gets_result(d, step) and shows(body, safe_output) else safe_output
+        d.carry(StepView(step.id, safe_output=shown))
     if d.run.ended or step.answered:
         d.emit(ev.ReceiptRecorded(step.id, resource_id, url))
     expire_actions(d, step.id, "settled")

@@ -24,8 +24,12 @@ class TransientDrop(msgspec.Struct, frozen=True, gc=False):
     """The run's transient blobs go, before the append's own blobs are written."""
 
 
+AS_TOLD = b""
+"""The output of a step whose view is what the model was told: the message has it, and it is not stored twice."""
+
+
 class StepView(msgspec.Struct, frozen=True, gc=False):
-    """Redacted JSON views of a step's input or output, and its display name; None leaves a column as it is."""
+    """Redacted JSON views of a step's input or output; None leaves a column as it is. An output may be AS_TOLD."""
 
     step_id: str
     safe_input: bytes | None = None
@@ -93,3 +97,8 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
 def result_body(content: object, *, code: str | None = None) -> bytes:
     """The body of a tool result or a note: JSON with `content`; `code` marks bad news for the model."""
     return msgspec.json.encode({"content": content, "code": code, "is_error": code is not None})
+
+
+def shows(body: bytes, view: bytes) -> bool:
+    """Whether the content of a result's body is this view, byte for byte."""
+    return body.startswith(b'{"content":%b,"code":' % view)

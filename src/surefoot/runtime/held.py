@@ -22,6 +22,7 @@ from surefoot.runtime.loop import Known, Loop
 from surefoot.runtime.questions import Questions
 from surefoot.runtime.registry import RunnableTool
 from surefoot.runtime.throttles import Gate, Throttles, leave
+from surefoot.store.requests import request
 
 T = TypeVar("T")
 HOLD_SECONDS = 2.0
@@ -156,11 +157,11 @@ class Held:
     # Reading
 
     async def arguments(self, step: Step) -> dict[str, object]:
-        """The exact arguments of a step, from its request blob. Raises Unreadable."""
+        """The exact arguments of a step, from its stored request. Raises Unreadable."""
         known = self._known.get(step.input_ref or "")
         if known is not None:
             return known[0]
-        data = await self.ctx.store.blob(self.ctx.tenant_id, step.input_ref or "")
+        data = await request(self.ctx.store, self.ctx.tenant_id, step.id)
         return msgspec.json.decode(data, type=dict[str, object])
 
     async def view(self, step: Step) -> bytes:

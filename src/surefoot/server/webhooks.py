@@ -20,6 +20,7 @@ from surefoot.core.state import RunStatus, Step
 from surefoot.effects import Found, Receipt
 from surefoot.server.deliveries import Delivery, Made, Shown, made_by, shown_by
 from surefoot.store.port import StepRow
+from surefoot.store.requests import request
 
 Outcome = Literal["settled", "known", "repeated", "ignored", "too_old"]
 EVENTS = ("issue_comment", "pull_request_review", "issues", "pull_request")
@@ -135,7 +136,7 @@ async def _in_doubt_at(sf: Surefoot, place: str) -> AsyncIterator[Step]:
 
 async def _asked_for(sf: Surefoot, step: Step, shown: Shown) -> Receipt | None:
     """The receipt of this call, if what is shown is exactly what it asks for; as its tool would give it."""
-    data = await sf.store.blob(sf.tenant, step.input_ref or "")
+    data = await request(sf.store, sf.tenant, step.id)
     arguments = msgspec.json.decode(data, type=dict[str, object])
     match step.tool_name:
         case "merge_pull_request" if shown.merged_head is not None and shown.merged_head == arguments.get("head_sha"):

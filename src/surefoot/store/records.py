@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
 from msgspec.structs import replace
 
 from surefoot.core import codec
 from surefoot.core.evolve import Recorded
+from surefoot.core.payloads import AS_TOLD
 from surefoot.core.state import Action, Attempt, Instant, Limits, Rules, Run, Signals, Step
 from surefoot.errors import Unreadable
 from surefoot.store import port
@@ -91,8 +93,17 @@ def read_step_row(row: Row, attempts: Sequence[Attempt]) -> port.StepRow:
     what = f"step {step.id}"
     # Only what stands beside the step: a run is shown by as many of these as it has steps.
     beside = {name: row[name] for name in ("run_id", "conversation_id", "created_at", "updated_at")}
-    views = {"safe_input": _json(row, "safe_input", what), "safe_output": _json(row, "safe_output", what)}
+    views = {"safe_input": _json(row, "safe_input", what), "safe_output": _output(row, what)}
     return codec.convert({**beside, **views, "step": step}, port.StepRow, what)
+
+
+def _output(row: Row, what: str) -> bytes | None:
+    if row["safe_output"] != AS_TOLD.decode():
+        return _json(row, "safe_output", what)
+    body = codec.decode_value(_str(row, "told", what), dict[str, msgspec.Raw], f"the result of {what}")
+    if "content" not in body:
+        raise Unreadable(f"the result of {what} has no content; run `surefoot doctor`")
+    return bytes(body["content"])
 
 
 def read_action(row: Row) -> Action:

@@ -40,6 +40,7 @@ from surefoot.core.state import (
     StepType,
 )
 from surefoot.store.port import ActionRow, Append, Create, MessageRow, RunRow, StepRow, Store
+from surefoot.store.requests import request_of
 from surefoot.testing.wire import Applied, LogEntry, Received, Replied
 
 _MARKER = re.compile(r"agent-operation:([A-Za-z0-9_.:%]+)")
@@ -154,19 +155,18 @@ async def read(store: Store, tenant: str) -> list[Lived]:
 
 
 async def _read_run(store: Store, tenant: str, run_id: str) -> Lived:
-    row = await store.run(tenant, run_id)
-    steps = await store.steps(tenant, run_id)
+    row, steps = await store.run(tenant, run_id), await store.steps(tenant, run_id)
     recorded: list[Recorded] = []
     while page := await store.events(tenant, run_id, len(recorded), _EVENTS_PAGE):
         recorded += page
-    refs = {s.step.input_ref for s in steps if s.step.input_ref is not None and s.step.attempts}
+    sent = [one for one in steps if one.step.input_ref is not None and one.step.attempts]
     return Lived(
         row=row,
         steps=steps,
         actions=await store.actions(tenant, run_id=run_id),
         events=recorded,
         messages=await store.messages(tenant, row.run.conversation_id),
-        requests={ref: await store.blob(tenant, ref) for ref in refs},
+        requests={one.step.input_ref or "": await request_of(store, tenant, one) for one in sent},
     )
 
 

@@ -731,9 +731,15 @@ UNION ALL SELECT 'action', row_to_json(pending_action)::text FROM chosen
         AND pending_action.step_id = :step_id
 
 -- name: load_steps
--- Steps with their attempts; each row as JSON.
-WITH chosen AS ({chosen})
-SELECT 'step' AS record, row_to_json(chosen)::text AS data FROM chosen
+-- Steps with their attempts; each row as JSON. `told`: the result that the model was told, where the view of the output is
+-- that.
+WITH chosen AS ({chosen}), shown AS (
+    SELECT chosen.*, CASE WHEN chosen.safe_output = '' THEN (
+        SELECT message.body FROM message WHERE message.tenant_id = chosen.tenant_id
+            AND message.call_id = chosen.call_id AND message.role = 'tool_result'
+    ) END AS told FROM chosen
+)
+SELECT 'step' AS record, row_to_json(shown)::text AS data FROM shown
 UNION ALL SELECT 'attempt', row_to_json(tried)::text FROM chosen
     JOIN attempt AS tried ON tried.tenant_id = chosen.tenant_id AND tried.step_id = chosen.id
 

@@ -570,8 +570,13 @@ WHERE tenant_id = :tenant_id AND status IN ('succeeded', 'failed') AND look_at I
 )
 
 -- name: steps_all
--- All steps of a run.
-SELECT * FROM step WHERE tenant_id = :tenant_id AND run_id = :run_id ORDER BY sequence
+-- All steps of a run. `told`, here and in all queries that show a step: the result that the model was told, where the
+-- view of the output is that.
+SELECT *, CASE WHEN safe_output = '' THEN (
+    SELECT body FROM message
+    WHERE message.tenant_id = step.tenant_id AND message.call_id = step.call_id AND message.role = 'tool_result'
+) END AS told
+FROM step WHERE tenant_id = :tenant_id AND run_id = :run_id ORDER BY sequence
 
 -- name: attempts_all
 -- All attempts of a run.
@@ -582,7 +587,11 @@ ORDER BY step.sequence, attempt.number
 
 -- name: step_get
 -- One step.
-SELECT * FROM step WHERE tenant_id = :tenant_id AND id = :step_id
+SELECT *, CASE WHEN safe_output = '' THEN (
+    SELECT body FROM message
+    WHERE message.tenant_id = step.tenant_id AND message.call_id = step.call_id AND message.role = 'tool_result'
+) END AS told
+FROM step WHERE tenant_id = :tenant_id AND id = :step_id
 
 -- name: attempts_of_step
 -- Its attempts.
@@ -590,21 +599,33 @@ SELECT * FROM attempt WHERE tenant_id = :tenant_id AND step_id = :step_id ORDER 
 
 -- name: step_by_operation_key
 -- The step that owns a key: the holder of a business key, else the step whose id the key ends with.
-SELECT * FROM step
+SELECT *, CASE WHEN safe_output = '' THEN (
+    SELECT body FROM message
+    WHERE message.tenant_id = step.tenant_id AND message.call_id = step.call_id AND message.role = 'tool_result'
+) END AS told
+FROM step
 WHERE tenant_id = :tenant_id AND operation_key = :operation_key AND id = coalesce(
     (SELECT step_id FROM operation_key WHERE tenant_id = :tenant_id AND operation_key = :operation_key), :step_id
 )
 
 -- name: step_same_action
 -- The newest step of a conversation with this identity that succeeded or may have acted.
-SELECT * FROM step
+SELECT *, CASE WHEN safe_output = '' THEN (
+    SELECT body FROM message
+    WHERE message.tenant_id = step.tenant_id AND message.call_id = step.call_id AND message.role = 'tool_result'
+) END AS told
+FROM step
 WHERE tenant_id = :tenant_id AND conversation_id = :conversation_id AND identity_hash = :identity_hash
     AND status IN ('succeeded', 'running', 'outcome_unknown')
 ORDER BY id DESC LIMIT 1
 
 -- name: steps_acted
 -- The calls of a conversation that change something outside: only they have an identity, and an index by it.
-SELECT * FROM step INDEXED BY step_same_action
+SELECT *, CASE WHEN safe_output = '' THEN (
+    SELECT body FROM message
+    WHERE message.tenant_id = step.tenant_id AND message.call_id = step.call_id AND message.role = 'tool_result'
+) END AS told
+FROM step INDEXED BY step_same_action
 WHERE tenant_id = :tenant_id AND conversation_id = :conversation_id AND identity_hash IS NOT NULL
 ORDER BY id
 

@@ -48,11 +48,11 @@ def test_questions_and_live_runs_are_information(cli: Cli) -> None:
         ("UPDATE step SET input_hash = 'x' WHERE tool_name = 'post_note'", "differs"),
         ("UPDATE step SET status = 'failed' WHERE tool_name = 'post_note'", "differs"),
         ("UPDATE attempt SET ended_as = NULL", "differs"),
-        ("DELETE FROM event WHERE sequence = 3", "differs"),
-        ("UPDATE event SET data = '{' WHERE sequence = 3", "unreadable"),
+        ("DELETE FROM event WHERE version = 2", "differs"),
+        ("UPDATE event SET data = '[{' WHERE version = 2", "unreadable"),
         ("UPDATE run SET blocked_code = 'unknown_tool'", "blocked"),
         ("UPDATE run SET ready_at = 0.0, updated_at = updated_at - 86400", "stuck"),
-        ("DELETE FROM blob", "unreadable"),
+        ("UPDATE step SET safe_input = NULL WHERE tool_name = 'post_note'", "unreadable"),
     ],
 )
 def test_findings(cli: Cli, statement: str, code: str) -> None:

@@ -791,6 +791,8 @@ class Watching:
         await story.end_step()
         pages = [await store.events(TENANT, story.run.id, after, 2) for after in (0, 2, 4, 6)]
         assert [[line.sequence for line in page] for page in pages] == [[1, 2], [3, 4], [5], []]
+        singles = [(await store.events(TENANT, story.run.id, after, 1))[0] for after in range(5)]
+        assert singles == await store.events(TENANT, story.run.id, 0, 10)
         with pytest.raises(NotFound):
             await store.events(TENANT, "run_that_is_not", 0, 10)
         for read in (store.load(TENANT, "run_x"), store.run(TENANT, "run_x"), store.conversation(TENANT, "conv_x")):

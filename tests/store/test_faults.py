@@ -128,8 +128,10 @@ async def test_c044_a_row_that_cannot_be_read_is_an_error(bench: SqliteBench, da
 @pytest.mark.parametrize(
     ("damage", "read"),
     [
-        ("UPDATE event SET data = '{}' WHERE sequence = 2", lambda s, r: s.events(TENANT, r.id, 0, 10)),
-        ("UPDATE event SET type = 'step_flew' WHERE sequence = 2", lambda s, r: s.events(TENANT, r.id, 0, 10)),
+        ("UPDATE event SET data = '[{}]' WHERE events = 1", lambda s, r: s.events(TENANT, r.id, 0, 10)),
+        ("UPDATE event SET data = '[]'", lambda s, r: s.events(TENANT, r.id, 0, 10)),
+        ("UPDATE event SET events = events + 1", lambda s, r: s.events(TENANT, r.id, 0, 10)),
+        ("UPDATE event SET type = 'step_flew'", lambda s, r: s.events(TENANT, r.id, 0, 10)),
         ("UPDATE event SET format = 99", lambda s, r: s.events(TENANT, r.id, 0, 10)),
         ("UPDATE blob SET data = x'00'", lambda s, r: s.blob(TENANT, "0" * 64)),
         ("UPDATE message SET body = '{'", lambda s, r: s.queued(TENANT, r.conversation_id)),
@@ -175,7 +177,7 @@ async def test_findings_name_rows_without_their_parents(bench: SqliteBench) -> N
     story = await Story.begin(store)
     await story.begin_step()
     for damage, finding in (
-        ("DELETE FROM event WHERE sequence = 2", "lacks events"),
+        ("DELETE FROM event WHERE version = 2", "lacks events"),
         ("DELETE FROM attempt", "lacks attempts"),
         ("DELETE FROM run", "has no run"),
     ):

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from surefoot.core import codec
 from surefoot.core import events as ev
 from surefoot.core.policy import clocks_drifted, key_usable
-from surefoot.core.state import AttemptEnd, EffectClass, Instant, Rules
+from surefoot.core.state import AttemptEnd, EffectClass, Instant, Rules, RunStatus
 from surefoot.doors import Doors, SystemClock, SystemEntropy, no_hook
 from surefoot.errors import InvalidInput, StoreUnavailable, StoreUnsupported, Unreadable
 from surefoot.store import migrate, sqlfile
@@ -190,6 +191,30 @@ async def test_a_fresh_schema_is_what_the_migrations_make(bench: SqliteBench) ->
         "blob", "operation_key", "worker", "schedule", "meta", "schema_migration", "credential", "announcement", "mark",
         "throttle", "throttle_share",
     } == set(tables)  # fmt: skip
+
+
+async def test_events_that_were_written_one_by_one_are_still_read(bench: SqliteBench) -> None:
+    store = await bench.open()
+    story = await Story.begin(store)
+    await story.begin_step()
+    await story.end_step()
+    lines = await store.events(TENANT, story.run.id, 0, 10)
+    with sqlite3.connect(bench.path) as plain:
+        plain.execute("DELETE FROM event")
+        plain.executemany(
+            "INSERT INTO event (tenant_id, run_id, sequence, version, type, step_id, at_mono, format, data, created_at)"
+            " VALUES (?, ?, ?, ?, ?, NULL, ?, 1, ?, ?)",
+            [
+                (TENANT, line.run_id, line.sequence, line.version, codec.event_type(line.event), line.at.mono,
+                 codec.encode_event(line.event), line.at.wall)
+                for line in lines
+            ],
+        )  # fmt: skip
+    assert await store.events(TENANT, story.run.id, 0, 10) == lines
+    assert await store.events(TENANT, story.run.id, 2, 2) == lines[2:4]
+    await story.append(ev.RunStatusChanged(RunStatus.running, RunStatus.reconciling))
+    assert len(await store.events(TENANT, story.run.id, 0, 10)) == len(lines) + 1
+    assert await store.integrity() == []
 
 
 def test_migrations_are_numbered(tmp_path: Path) -> None:

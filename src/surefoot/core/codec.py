@@ -5,7 +5,7 @@ An event is stored with its type and with the format it was written in. `UPCASTS
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeVar, get_args
 
@@ -14,8 +14,13 @@ import msgspec
 from surefoot.core.events import AnyEvent, Event
 from surefoot.errors import Unreadable
 
-FORMAT = 1
-"""The format that events are written in. +1 with every change that older readers or older data do not fit."""
+FORMAT = 2
+"""The format that events are written in. +1 with every change that older readers or older data do not fit.
+
+1: an event each. 2: a list of the events of one append.
+"""
+EVENTS = "events"
+"""The type of a list."""
 
 Upcast = Callable[[dict[str, object]], dict[str, object]]
 UPCASTS: Mapping[tuple[str, int], Upcast] = {}
@@ -37,6 +42,19 @@ def encode_event(event: AnyEvent) -> str:
     return _encoder.encode(event).decode()
 
 
+def encode_events(events: Sequence[AnyEvent]) -> str:
+    """The events of one append as JSON, in order."""
+    return _encoder.encode(events).decode()
+
+
+def decode_events(kind: str, data: str | bytes, written: int = FORMAT) -> list[AnyEvent]:
+    """The events of one append. Raises Unreadable as `decode_event` does."""
+    if kind != EVENTS:
+        return [decode_event(kind, data, written)]
+    _check_format(kind, written)
+    return [_event(raw, None, written, UPCASTS) for raw in decode_value(data, list[dict[str, object]], "events")]
+
+
 def decode_event(
     kind: str, data: str | bytes, written: int = FORMAT, upcasts: Mapping[tuple[str, int], Upcast] = UPCASTS
 ) -> AnyEvent:
@@ -45,18 +63,29 @@ def decode_event(
     Raises Unreadable for an unknown type, a newer format, a field that is missing, unknown or of another type, and for
     a type inside the data that is not `kind`.
     """
+    _check_format(kind, written)
+    return _event(decode_value(data, dict[str, object], f"event {kind}"), kind, written, upcasts)
+
+
+def _check_format(kind: str, written: int) -> None:
     if not 1 <= written <= FORMAT:
         raise Unreadable(
             f"event {kind} has format {written}, and this version reads up to {FORMAT}: use a newer version"
         )
-    raw = decode_value(data, dict[str, object], f"event {kind}")
+
+
+def _event(
+    raw: dict[str, object], kind: str | None, written: int, upcasts: Mapping[tuple[str, int], Upcast]
+) -> AnyEvent:
+    """`kind` is what it was stored as; None in a list, where only the event itself says what it is."""
+    stored = kind if kind is not None else str(raw.get("type"))
     for lower in range(written, FORMAT):
-        raw = upcasts.get((kind, lower), _same)(raw)
+        raw = upcasts.get((stored, lower), _same)(raw)
     named = raw.get("type")
     shape = _TYPES.get(named) if isinstance(named, str) else None
-    if shape is None or (named != kind and written == FORMAT):
-        raise Unreadable(f"event type {named!r}, stored as {kind!r}, is not known: nothing is executed on it")
-    return _struct(raw, shape, f"event {kind}")
+    if shape is None or (named != stored and written == FORMAT):
+        raise Unreadable(f"event type {named!r}, stored as {stored!r}, is not known: nothing is executed on it")
+    return _struct(raw, shape, f"event {stored}")
 
 
 def encode_value(value: object) -> str:

@@ -149,17 +149,30 @@ def read_message(row: Row) -> port.MessageRow:
     return codec.convert({**row, "body": _json(row, "body", what)}, port.MessageRow, what)
 
 
-def read_event(row: Row) -> Recorded:
-    """One event. Raises Unreadable for a type or format that this version does not know."""
+def read_events(rows: Iterable[Row], after: int, limit: int) -> list[Recorded]:
+    """So many of the events behind `after`, of the appends that hold them. Raises Unreadable as `read_append` does."""
+    found: list[Recorded] = []
+    for row in rows:
+        found += [recorded for recorded in read_append(row) if recorded.sequence > after]
+    return found[:limit]
+
+
+def read_append(row: Row) -> list[Recorded]:
+    """The events of one append. Raises Unreadable for a type or format that this version does not know."""
     what = f"event {row['sequence']} of {row['run_id']}"
     written = row["format"]
     try:
-        event = codec.decode_event(
+        events = codec.decode_events(
             str(row["type"]), _str(row, "data", what), written if isinstance(written, int) else 0
         )
     except Unreadable as error:
         raise Unreadable(f"{what}: {error}") from error
-    return codec.convert({**row, "at": _instant(row, "at_mono", "created_at", what), "event": event}, Recorded, what)
+    if not events or row["events"] != len(events):
+        raise Unreadable(f"{what}: {len(events)} of {row['events']} events are there; run `surefoot doctor`")
+    at = _instant(row, "at_mono", "created_at", what)
+    last = codec.convert({**row, "at": at, "event": events[-1]}, Recorded, what)
+    first = last.sequence - len(events) + 1
+    return [Recorded(last.run_id, first + place, last.version, at, event) for place, event in enumerate(events)]
 
 
 def _instant(row: Row, mono: str, wall: str, what: str) -> Instant:

@@ -213,11 +213,10 @@ class _Builder:
 
     def events(self, events: Sequence[ev.AnyEvent]) -> None:
         run, at = self.run, self.at
-        first = run.event_sequence - len(events)
-        for number, event in enumerate(events, first + 1):
+        if events:
             self.add(
-                "event_insert", run.tenant_id, run.id, number, run.version, codec.event_type(event),
-                getattr(event, "step_id", None), at.mono, codec.FORMAT, codec.encode_event(event), at.wall,
+                "event_insert", run.tenant_id, run.id, run.event_sequence, len(events), run.version, codec.EVENTS,
+                at.mono, codec.FORMAT, codec.encode_events(events), at.wall,
             )  # fmt: skip
 
     def others(self, payloads: _Payloads) -> None:

@@ -171,7 +171,7 @@ class PostgresReads:
         rows = await self._all("events_after", params)
         if not rows:
             raise NotFound(f"no run {run_id}")
-        return [records.read_event(row) for row in rows if row["sequence"] is not None]
+        return records.read_events([row for row in rows if row["sequence"] is not None], after, limit)
 
     async def messages(
         self, tenant_id: str, conversation_id: str, after: int = -1, limit: int | None = None

@@ -123,7 +123,7 @@ class SqliteReads:
         def read() -> list[Recorded]:
             if not self._file.value("run_exists", params):
                 raise NotFound(f"no run {run_id}")
-            return [records.read_event(row) for row in self._file.all("events_after", params)]
+            return records.read_events(self._file.all("events_after", params), after, limit)
 
         return await self._read(read)
 

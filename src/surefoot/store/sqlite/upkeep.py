@@ -18,7 +18,6 @@ _OF_A_RUN = {
     "actions": "prune_actions",
     "evidence": "prune_evidence",
     "checkpoints": "prune_checkpoints",
-    "events": "prune_events",
     "runs": "prune_run",
 }
 _AFTER_RUNS = {
@@ -69,10 +68,12 @@ def integrity(file: SqliteFile) -> list[str]:
 def prune_some(tx: Transaction, tenant_id: str, ended_before: float) -> dict[str, int]:
     """Remove up to RUNS_A_TRANSACTION whole runs; counts by record. `runs` is 0 once none is left."""
     params = {"tenant_id": tenant_id, "ended_before": ended_before, "limit": RUNS_A_TRANSACTION}
-    counts = dict.fromkeys(_OF_A_RUN, 0)
+    counts = dict.fromkeys(("events", *_OF_A_RUN), 0)
     for row in tx.file.all("prunable_runs", params):
+        one = {"tenant_id": tenant_id, "run_id": row["id"]}
+        counts["events"] += sum(int(str(gone["events"])) for gone in tx.file.all("prune_events", one))
         for record, query in _OF_A_RUN.items():
-            counts[record] += tx.file.run(query, {"tenant_id": tenant_id, "run_id": row["id"]})
+            counts[record] += tx.file.run(query, one)
     return counts
 
 

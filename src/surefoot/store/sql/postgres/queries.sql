@@ -393,13 +393,13 @@ FROM rows AS new (
 ) JOIN won USING (ord)
 
 -- name: event_insert
--- Events; the unique key refuses a sequence that exists.
-INSERT INTO event (tenant_id, run_id, sequence, version, type, step_id, at_mono, format, data, created_at)
+-- The events of each append; the unique key refuses a sequence that exists.
+INSERT INTO event (tenant_id, run_id, sequence, events, version, type, at_mono, format, data, created_at)
 SELECT
-    new.tenant_id, new.run_id, new.sequence, new.version, new.type, new.step_id, new.at_mono, new.format, new.data,
+    new.tenant_id, new.run_id, new.sequence, new.events, new.version, new.type, new.at_mono, new.format, new.data,
     new.created_at
 FROM rows AS new (
-    tenant_id text, run_id text, sequence bigint, version bigint, type text, step_id text, at_mono float8, format bigint,
+    tenant_id text, run_id text, sequence bigint, events bigint, version bigint, type text, at_mono float8, format bigint,
     data text, created_at float8
 ) JOIN won USING (ord)
 
@@ -849,11 +849,17 @@ WHERE (:status::text IS NULL OR pending_action.status = :status)
 ORDER BY pending_action.arrival, pending_action.id LIMIT :limit
 
 -- name: events_after
--- Events of a run in order, and whether there is such a run where there is no event.
+-- Events of a run in order, as appends: all that hold one of the :limit events behind :after; and whether there is such a
+-- run where there is no event.
 SELECT event.*, run.id AS known FROM run
 LEFT JOIN event ON event.tenant_id = run.tenant_id AND event.run_id = run.id AND event.sequence > :after
+    AND event.sequence <= coalesce((
+        SELECT min(reached.sequence) FROM event AS reached
+        WHERE reached.tenant_id = :tenant_id AND reached.run_id = :run_id
+            AND reached.sequence >= :after::bigint + :limit::bigint
+    ), 9223372036854775807)
 WHERE run.tenant_id = :tenant_id AND run.id = :run_id
-ORDER BY event.sequence LIMIT :limit
+ORDER BY event.sequence
 
 -- name: messages_placed
 -- The conversation in order.
@@ -1096,7 +1102,9 @@ WHERE NOT EXISTS (
 )
 UNION ALL
 SELECT 'run ' || id || ' lacks events' FROM run
-WHERE event_sequence <> (SELECT count(*) FROM event WHERE event.tenant_id = run.tenant_id AND event.run_id = run.id)
+WHERE event_sequence <> (
+    SELECT coalesce(sum(event.events), 0) FROM event WHERE event.tenant_id = run.tenant_id AND event.run_id = run.id
+)
 UNION ALL
 SELECT 'event ' || sequence || ' of ' || run_id || ' has no run' FROM event
 WHERE NOT EXISTS (SELECT 1 FROM run WHERE run.tenant_id = event.tenant_id AND run.id = event.run_id)
@@ -1142,7 +1150,7 @@ WITH attempts AS (
 ), checkpoints AS (
     DELETE FROM checkpoint WHERE tenant_id = :tenant_id AND run_id = ANY(:run_ids::text[]) RETURNING 1
 ), events AS (
-    DELETE FROM event WHERE tenant_id = :tenant_id AND run_id = ANY(:run_ids::text[]) RETURNING 1
+    DELETE FROM event WHERE tenant_id = :tenant_id AND run_id = ANY(:run_ids::text[]) RETURNING events AS number
 ), runs AS (
     DELETE FROM run WHERE tenant_id = :tenant_id AND id = ANY(:run_ids::text[]) RETURNING 1
 )
@@ -1152,7 +1160,7 @@ UNION ALL SELECT 'steps', count(*) FROM steps
 UNION ALL SELECT 'actions', count(*) FROM actions
 UNION ALL SELECT 'evidence', count(*) FROM pieces
 UNION ALL SELECT 'checkpoints', count(*) FROM checkpoints
-UNION ALL SELECT 'events', count(*) FROM events
+UNION ALL SELECT 'events', coalesce(sum(number), 0)::bigint FROM events
 UNION ALL SELECT 'runs', count(*) FROM runs
 
 -- name: prunable_conversations

@@ -324,8 +324,8 @@ INSERT INTO evidence (tenant_id, run_id, step_id, attempt, verdict, source, reas
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: event_insert
--- One event; the unique key refuses a sequence that exists.
-INSERT INTO event (tenant_id, run_id, sequence, version, type, step_id, at_mono, format, data, created_at)
+-- The events of one append; the unique key refuses a sequence that exists.
+INSERT INTO event (tenant_id, run_id, sequence, events, version, type, at_mono, format, data, created_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: blob_put
@@ -706,9 +706,13 @@ WHERE (:status IS NULL OR pending_action.status = :status)
 ORDER BY pending_action.arrival LIMIT :limit
 
 -- name: events_after
--- Events of a run in order.
+-- Events of a run in order, as appends: all that hold one of the :limit events behind :after.
 SELECT * FROM event
-WHERE tenant_id = :tenant_id AND run_id = :run_id AND sequence > :after ORDER BY sequence LIMIT :limit
+WHERE tenant_id = :tenant_id AND run_id = :run_id AND sequence > :after AND sequence <= coalesce((
+    SELECT min(sequence) FROM event
+    WHERE tenant_id = :tenant_id AND run_id = :run_id AND sequence >= :after + :limit
+), 9223372036854775807)
+ORDER BY sequence
 
 -- name: messages_placed
 -- The conversation in order.
@@ -931,7 +935,9 @@ WHERE NOT EXISTS (
 )
 UNION ALL
 SELECT 'run ' || id || ' lacks events' FROM run
-WHERE event_sequence <> (SELECT count(*) FROM event WHERE event.tenant_id = run.tenant_id AND event.run_id = run.id)
+WHERE event_sequence <> (
+    SELECT coalesce(sum(event.events), 0) FROM event WHERE event.tenant_id = run.tenant_id AND event.run_id = run.id
+)
 UNION ALL
 SELECT 'event ' || sequence || ' of ' || run_id || ' has no run' FROM event
 WHERE NOT EXISTS (SELECT 1 FROM run WHERE run.tenant_id = event.tenant_id AND run.id = event.run_id)
@@ -984,8 +990,8 @@ DELETE FROM evidence WHERE tenant_id = :tenant_id AND run_id = :run_id
 DELETE FROM checkpoint WHERE tenant_id = :tenant_id AND run_id = :run_id
 
 -- name: prune_events
--- Its events.
-DELETE FROM event WHERE tenant_id = :tenant_id AND run_id = :run_id
+-- Its events; how many there were in each row.
+DELETE FROM event WHERE tenant_id = :tenant_id AND run_id = :run_id RETURNING events
 
 -- name: prune_run
 -- The run.

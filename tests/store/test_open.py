@@ -183,7 +183,7 @@ async def test_a_fresh_schema_is_what_the_migrations_make(bench: SqliteBench) ->
         made = dict(plain.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall())
         tables = [name for name, sql in made.items() if sql.startswith("CREATE TABLE")]
         for table in tables:
-            assert made[table].rstrip().endswith("STRICT")
+            assert "STRICT" in made[table].rpartition(")")[2], table
             columns = {row[1] for row in plain.execute(f"PRAGMA table_xinfo({table})")}
             assert {"created_at", "updated_at"} <= columns, table
     assert {
@@ -215,6 +215,33 @@ async def test_events_that_were_written_one_by_one_are_still_read(bench: SqliteB
     await story.append(ev.RunStatusChanged(RunStatus.running, RunStatus.reconciling))
     assert len(await store.events(TENANT, story.run.id, 0, 10)) == len(lines) + 1
     assert await store.integrity() == []
+
+
+async def test_what_an_older_schema_held_is_all_there(folder: Path) -> None:
+    path = str(folder / "store.db")
+    await (await _open_with(path, migrate.migrations("sqlite")[:8])).close()
+    attempt = (TENANT, "step_1", 1, 3, "bot", "k", 1.5, 2.5, 3.5, 4.5, 5.5, "applied", "c", 0, 6.5, 7.5)
+    rows: dict[str, list[tuple[str | int | float | None, ...]]] = {
+        "attempt": [attempt, (*attempt[:2], 2, *attempt[3:10], None, None, None, 1, 6.5, 7.5)],
+        "message": [
+            (7, TENANT, "msg_a", "conv_1", "run_1", None, None, 0, "user", "{}", 1.0, 2.0),
+            (9, TENANT, "msg_b", "conv_1", "run_1", "step_1", "call_1", 1, "tool_result", '{"content":1}', 1.0, 2.0),
+            (11, TENANT, "msg_c", "conv_1", None, None, None, None, "user", "{}", 1.0, 2.0),
+        ],
+    }
+    with sqlite3.connect(path) as plain:
+        for table, lines in rows.items():
+            plain.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(lines[0]))})", lines)
+    await (await _open_with(path, migrate.migrations("sqlite"))).close()
+    with sqlite3.connect(path) as plain:
+        for table, lines in rows.items():
+            assert plain.execute(f"SELECT * FROM {table} ORDER BY 3").fetchall() == lines
+        for again in ("'msg_c', 'conv_2', 5, 'user', NULL", "'msg_d', 'conv_2', 6, 'tool_result', 'call_1'"):
+            with pytest.raises(sqlite3.IntegrityError):
+                plain.execute(
+                    "INSERT INTO message (tenant_id, id, conversation_id, position, role, call_id, body, created_at,"
+                    f" updated_at) VALUES ('{TENANT}', {again}, '', 0.0, 0.0)"
+                )
 
 
 def test_migrations_are_numbered(tmp_path: Path) -> None:

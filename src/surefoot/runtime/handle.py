@@ -38,7 +38,15 @@ class Handle:
         self._appends = 0
 
     async def reload(self, step_id: str | None = None) -> Run:
-        """Read the run again; `step_id` names a closed step that the next command needs."""
+        """Read the run again; `step_id` names a closed step that the next command needs.
+
+        It waits for a decision that is being written: read between its commit and the answer to it, the run would show
+        intents of ours as nobody's, and they would be begun a second time.
+        """
+        async with self._lock:
+            return await self._read(step_id)
+
+    async def _read(self, step_id: str | None) -> Run:
         self._keep = step_id
         self.run = await self.store.load(self.run.tenant_id, self.run.id, step_id)
         return self.run
@@ -57,7 +65,7 @@ class Handle:
         """
         async with self._lock:
             if step_id is not None and step_id not in self.run.steps:
-                await self.reload(step_id)
+                await self._read(step_id)
             for _ in range(CONFLICTS_MAX):
                 draft = Draft(self.run, self.store.now(), rules=self._rules, token=self.token)
                 result = command(draft)
@@ -66,7 +74,7 @@ class Handle:
                 try:
                     await self._append(draft, release)
                 except Conflict:
-                    await self.reload(step_id or self._keep)
+                    await self._read(step_id or self._keep)
                     continue
                 return result
             raise Conflict(f"run {self.run.id}: {CONFLICTS_MAX} conflicts in a row; look at what keeps writing to it")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import math
+from collections.abc import Callable
 from typing import NoReturn
 
 import pytest
@@ -152,6 +155,65 @@ def test_declarations_that_cannot_be_kept_are_refused() -> None:
     for change in ({"timeout": math.inf}, {"timeout": "5"}, {"attempts": 1.5}, {"attempts": math.nan}):
         with pytest.raises(ValueError):
             doubtful.using(**change)
+
+
+def _traced(function: Callable[..., object]) -> Callable[..., object]:
+    """A decorator as they are written: nobody can see any more that `function` is async."""
+
+    @functools.wraps(function)
+    def traced(*args: object, **kwargs: object) -> object:
+        return function(*args, **kwargs)
+
+    return traced
+
+
+class _Sender:
+    def __init__(self, sent: list[str]) -> None:
+        self.sent = sent
+
+    async def __call__(self, op: Operation) -> Receipt:
+        """Send."""
+        self.sent.append(op.key)
+        return Receipt(resource_id="r1")
+
+    def pages(self, op: Operation) -> object:
+        """Send, and yield."""
+        return (f"{op.key} {number}" for number in range(3) if not self.sent)
+
+
+@pytest.mark.parametrize("hidden", ["a decorator", "an object"])
+async def test_a_call_that_hides_that_it_is_async_is_made(url: str, hidden: str) -> None:
+    sent: list[str] = []
+    sender = _Sender(sent)
+    send = tool(effect=effects.opaque, name="send")(_traced(sender.__call__) if hidden == "a decorator" else sender)
+    async with Surefoot(url) as sf:
+        receipt = await sf.perform(send.call(), key="1", timeout=10)
+    assert isinstance(receipt, Receipt) and receipt.resource_id == "r1"
+    assert sent == ["send:1"]
+
+
+async def test_a_hidden_async_call_is_bounded_by_its_time_out(url: str) -> None:
+    ended: list[str] = []
+
+    async def hang() -> None:
+        """Never answer."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("told to stop")
+
+    async with Surefoot(url) as sf:
+        await _unknown(sf, tool(effect=effects.opaque, timeout=0.1)(_traced(hang)).call())
+        assert ended == ["told to stop"]
+
+
+async def test_a_generator_that_was_returned_is_no_success(url: str) -> None:
+    sent: list[str] = []
+    async with Surefoot(url) as sf:
+        await _unknown(sf, tool(effect=effects.opaque)(_Sender(sent).pages).call())
+        with pytest.raises(PerformFailed) as failed:
+            await sf.perform(tool(effect=effects.read, name="read")(_Sender(sent).pages).call(), timeout=10)
+    assert failed.value.details["error_code"] == "tool_error" and not sent
 
 
 async def _find_by_key(op: Operation) -> Absent | Found:

@@ -134,6 +134,10 @@ def _lookup_of_more(op: Operation, invoice_id: str, colour: str) -> Absent:
     return Absent(coverage="")
 
 
+async def _asynchronous(invoice_id: object) -> bool:
+    return True
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -153,6 +157,13 @@ def _lookup_of_more(op: Operation, invoice_id: str, colour: str) -> Absent:
         ({"timeout": float("nan")}, "timeout is in seconds and positive"),
         ({"attempts": 0}, "attempts is at least 1"),
         ({"version": ""}, "version is a text"),
+        ({"credential": ""}, "credential is the name of a secret"),
+        ({"limits": _asynchronous}, r"limits is called in place: write it with `def`"),
+        ({"prepare": _asynchronous}, r"prepare is called in place: write it with `def`"),
+        ({"target": _asynchronous}, r"target is called in place: write it with `def`"),
+        ({"key": _asynchronous}, r"key is called in place: write it with `def`"),
+        ({"approval": Approval(when=_asynchronous)}, r"when=…\) is called in place"),  # type: ignore[arg-type]  # its point
+        ({"limits": "100"}, "limits is a function"),
         ({"display": {"doing": {"zh-CN": "x"}}}, "display is"),
         ({"display": {"done": {"en": "x"}}}, "display is"),
     ],
@@ -223,6 +234,27 @@ def test_limits_come_with_a_text_before_anybody_is_asked() -> None:
         _declared(limits=lambda arguments: 1 / 0).refusal({})
         == "sample: its limits could not be checked (ZeroDivisionError)"
     )
+
+
+@pytest.mark.parametrize("answer", [5, True, ["no"], object()])
+def test_limits_and_forms_of_another_kind_refuse_the_call(answer: object) -> None:
+    # They are asked while a model's answer is taken in: an error there would be blamed on the model, and repeated.
+    refusal = _declared(limits=lambda arguments: answer).refusal({})
+    assert refusal == f"sample: its limits answered {type(answer).__name__}, not a text or None"
+    assert _declared(limits=lambda arguments: " ").refusal({}) == "sample: its limits refuse these arguments"
+    for form in (answer, None):
+        with pytest.raises(
+            InvalidInput, match=f"sample: its prepare answered {type(form).__name__}, not the arguments"
+        ):
+            _declared(prepare=lambda arguments, form=form: form).check_arguments('{"invoice_id": "81"}')
+
+
+def test_a_target_is_a_short_text() -> None:
+    assert _declared(target=lambda arguments: 128).target_text({}) == "128"
+    for none in (None, object(), ""):
+        assert _declared(target=lambda arguments, none=none: none).target_text({}) == ""
+    long = _declared(target=lambda arguments: "x" * 5_000).target_text({})
+    assert len(long) == 1_000 and long.startswith("xxx")
 
 
 def test_business_keys() -> None:

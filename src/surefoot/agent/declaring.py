@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from surefoot.core.text import clean_text
 from surefoot.errors import InvalidInput
+from surefoot.runtime.execute import is_async
 
 T = TypeVar("T")
 
+TARGET_CHARACTERS_MAX = 1_000
+"""What of a target's name is shown and kept."""
 _DISPLAY_KEYS = ("doing", "checking")
 
 Display = Mapping[str, Mapping[str, str]]
@@ -33,3 +37,44 @@ def asked(function: Callable[..., T], *args: object, **kwargs: object) -> T:
     except Exception as problem:
         name = getattr(function, "__name__", "a function of the declaration")
         raise InvalidInput(f"{name} could not judge these arguments ({type(problem).__name__})") from problem
+
+
+def check_in_place(where: str, functions: Mapping[str, object]) -> None:
+    """Raises TypeError for what is no function, or is an async one: where it is called, nobody awaits its answer."""
+    for name, function in functions.items():
+        if function is not None and not callable(function):
+            raise TypeError(f"{where}: {name} is a function, not {function!r}")
+        if is_async(function):
+            raise TypeError(f"{where}: {name} is called in place: write it with `def`, not with `async def`")
+
+
+def prepared(function: Callable[[Mapping[str, object]], object], arguments: Mapping[str, object]) -> dict[str, object]:
+    """The arguments in the form that the tool's `prepare` gives them. Raises InvalidInput for another answer."""
+    form = asked(function, arguments)
+    if not isinstance(form, Mapping):
+        raise InvalidInput(f"its prepare answered {type(form).__name__}, not the arguments")
+    return dict(form)
+
+
+def refused_by(
+    function: Callable[[Mapping[str, object]], object], arguments: Mapping[str, object], name: str
+) -> str | None:
+    """Why the limits of the tool `name` refuse these arguments, or None. Whatever they answer, this never raises."""
+    try:
+        refusal = function(arguments)
+    except Exception as problem:
+        return f"{name}: its limits could not be checked ({type(problem).__name__})"
+    if refusal is None:
+        return None
+    if not isinstance(refusal, str):
+        return f"{name}: its limits answered {type(refusal).__name__}, not a text or None"
+    return refusal if refusal.strip() else f"{name}: its limits refuse these arguments"
+
+
+def aimed_at(function: Callable[[Mapping[str, object]], object], arguments: Mapping[str, object]) -> str:
+    """What `function` calls the target of a call: a short text, '' where it raises or answers none."""
+    try:
+        target = function(arguments)
+    except Exception:
+        return ""
+    return clean_text(str(target))[:TARGET_CHARACTERS_MAX] if isinstance(target, str | int) else ""

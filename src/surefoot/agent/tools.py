@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypedDict, Unpack
 
 import msgspec
 
-from surefoot.agent.declaring import Display, asked, check_display
+from surefoot.agent.declaring import Display, aimed_at, asked, check_display, check_in_place, prepared, refused_by
 from surefoot.agent.schema import Parameters, accepted, check_names, read_parameters
 from surefoot.core.state import WaitsFor
 from surefoot.core.throttle import Throttle
 from surefoot.core.values import canonical, check_key, check_plain, digest, parse_arguments
 from surefoot.effects import Effect, LookupFunction, Operation
 from surefoot.errors import InvalidInput
+from surefoot.runtime.execute import is_async
 
 if TYPE_CHECKING:
     # Defaults of type variables, so that `Tool` alone is a full type; typing has them from Python 3.13 on.
@@ -173,7 +174,7 @@ class Tool(msgspec.Struct, Generic[P, R], frozen=True, eq=False, kw_only=True):
     @property
     def is_async(self) -> bool:
         """True if the function is a coroutine function: its call is awaited, not run in a thread."""
-        return inspect.iscoroutinefunction(self.function)
+        return is_async(self.function)
 
     def using(self, **changes: Unpack[Changes]) -> Tool[P, R]:
         """A configured copy. Raises TypeError or ValueError as `tool` does."""
@@ -210,7 +211,7 @@ class Tool(msgspec.Struct, Generic[P, R], frozen=True, eq=False, kw_only=True):
             given = parse_arguments(raw or "") if raw is None or isinstance(raw, str) else check_plain(dict(raw))
             plain = self.parameters.normal(given)
             if self.prepare is not None:
-                plain = self.parameters.normal(check_plain(dict(asked(self.prepare, plain))))
+                plain = self.parameters.normal(check_plain(prepared(self.prepare, plain)))
         except InvalidInput as problem:
             raise InvalidInput(f"{self.name}: {problem}", details=problem.details) from None
         return plain
@@ -259,10 +260,7 @@ class Tool(msgspec.Struct, Generic[P, R], frozen=True, eq=False, kw_only=True):
         """Why the tool's limits refuse these arguments, for the model; None if they do not. Asked before approval."""
         if self.limits is None:
             return None
-        try:
-            return self.limits(arguments)
-        except Exception as problem:
-            return f"{self.name}: its limits could not be checked ({type(problem).__name__})"
+        return refused_by(self.limits, arguments, self.name)
 
     def operation_key(self, arguments: Arguments) -> str | None:
         """`<tool>:<key>` from the tool's key function, or None where the tool has none.
@@ -282,12 +280,7 @@ class Tool(msgspec.Struct, Generic[P, R], frozen=True, eq=False, kw_only=True):
 
     def target_text(self, arguments: Arguments) -> str:
         """What the call acts on, such as "acme/app#128"; '' where the tool does not say or its function raises."""
-        if self.target is None:
-            return ""
-        try:
-            return str(self.target(arguments))
-        except Exception:
-            return ""
+        return "" if self.target is None else aimed_at(self.target, arguments)
 
 
 class Declare(Protocol):
@@ -415,7 +408,12 @@ def _check_tool(tool: Tool[..., object]) -> None:
     check_names(where, "lookup", tool.effect.lookup, names, skip=1)
     check_names(where, "precondition", tool.precondition, names, skip=1)
     check_names(where, "key", tool.key, names)
-    check_names(where, "Approval(when=…)", tool.approval.when if tool.approval else None, names)
+    when = tool.approval.when if tool.approval else None
+    check_names(where, "Approval(when=…)", when, names)
+    in_place = {"Approval(when=…)": when, "key": tool.key}
+    check_in_place(where, {**in_place, "limits": tool.limits, "prepare": tool.prepare, "target": tool.target})
+    if tool.credential is not None and (not isinstance(tool.credential, str) or not tool.credential.strip()):
+        raise TypeError(f'{where}: credential is the name of a secret, such as "PAY_TOKEN"')
 
 
 def _check_identity(where: str, tool: Tool[..., object]) -> None:

@@ -39,41 +39,54 @@ DOUBTFUL_REPEATS = frozenset({409, 412, 422})
 """Refusals that may be the echo of an earlier attempt of the same step."""
 
 
+def is_async(function: object) -> bool:
+    """Whether calling `function` gives a coroutine, as far as can be seen: a decorator may hide it."""
+    of_object = getattr(type(function), "__call__", None)  # noqa: B004 - not whether it can be called, but how
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(of_object)
+
+
 class Call:
     """A call under way: a task on the loop, or a thread with a future that follows it.
 
     `done` resolves when the function has really ended, so that the attempt is over; a cancelled wait does not end it.
+    A function whose decorator hides that it is async gives its coroutine from a thread: that is awaited here too.
     """
 
     def __init__(self, function: Callable[[], object], *, is_async: bool) -> None:
+        self._task: asyncio.Task[object] | None = None
+        self._told_to_stop = False
         self.done: asyncio.Future[object] = self._in_task(function) if is_async else self._in_thread(function)
 
     def cancel(self) -> None:
         """Tell it to stop. A thread cannot be told."""
-        if isinstance(self.done, asyncio.Task):
-            self.done.cancel()
+        self._told_to_stop = True
+        if self._task is not None:
+            self._task.cancel()
 
-    @staticmethod
-    def _in_task(function: Callable[[], object]) -> asyncio.Future[object]:
+    def _in_task(self, function: Callable[[], object]) -> asyncio.Task[object]:
         async def run() -> object:
             try:
                 value = function()
-                return await value if inspect.isawaitable(value) else value
+                return _one_value(await value if inspect.isawaitable(value) else value)
             except (SystemExit, KeyboardInterrupt) as problem:
                 # One tool does not end the worker of all the others.
                 raise RuntimeError(type(problem).__name__) from problem
 
-        return asyncio.get_running_loop().create_task(run())
+        self._task = asyncio.get_running_loop().create_task(run())
+        return self._task
 
-    @staticmethod
-    def _in_thread(function: Callable[[], object]) -> asyncio.Future[object]:
+    def _in_thread(self, function: Callable[[], object]) -> asyncio.Future[object]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[object] = loop.create_future()
 
         def settle(value: object, error: BaseException | None) -> None:
             if future.done():
                 return
-            if error is None:
+            if error is None and inspect.isawaitable(value):
+                self._in_task(lambda: value).add_done_callback(lambda ended: _follow(future, ended))
+                if self._told_to_stop:
+                    self.cancel()
+            elif error is None:
                 future.set_result(value)
             else:
                 future.set_exception(error)
@@ -81,7 +94,7 @@ class Call:
         def run() -> None:
             value, error = None, None
             try:
-                value = function()
+                value = _one_value(function())
             except BaseException as problem:
                 # StopIteration cannot be carried by a future; it is what `next(...)` raises where nothing is left.
                 fits = isinstance(problem, Exception) and not isinstance(problem, StopIteration)
@@ -93,6 +106,25 @@ class Call:
         # A daemon thread: a call that never ends must not keep a worker from ending.
         threading.Thread(target=run, name="surefoot-call", daemon=True).start()
         return future
+
+
+def _one_value(value: object) -> object:
+    """`value`. Raises TypeError for a generator: what was to be done has not even begun, and is no success."""
+    if inspect.isgenerator(value) or inspect.isasyncgen(value):
+        raise TypeError("it returned a generator, none of whose code has run; return one value")
+    return value
+
+
+def _follow(future: asyncio.Future[object], ended: asyncio.Task[object]) -> None:
+    if future.done():
+        return
+    error = None if ended.cancelled() else ended.exception()
+    if ended.cancelled():
+        future.cancel()
+    elif error is None:
+        future.set_result(ended.result())
+    else:
+        future.set_exception(error)
 
 
 async def run_call(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Mapping
 
 import msgspec
@@ -15,7 +14,7 @@ from surefoot.core.values import encode_output
 from surefoot.effects import Absent, Found, Receipt, Undetermined
 from surefoot.errors import SurefootError
 from surefoot.runtime.context import LOOK_TIMEOUT_SECONDS, Context
-from surefoot.runtime.execute import Call, receipt_look, redact_json, wait_call
+from surefoot.runtime.execute import Call, is_async, receipt_look, redact_json, wait_call
 from surefoot.runtime.registry import RunnableTool
 from surefoot.runtime.tracing import VERDICT
 
@@ -35,7 +34,7 @@ async def _look(ctx: Context, run_id: str, step: Step, tool: RunnableTool, argum
     op = ctx.operation(run_id, step, None)
     try:
         ctx.doors.hook("lookup", "before")
-        answer = await _bounded(ctx, Call(tool.make_lookup(op, arguments), is_async=_is_async(tool)))
+        answer = await _bounded(ctx, Call(tool.make_lookup(op, arguments), is_async=is_async(tool.effect.lookup)))
         ctx.doors.hook("lookup", "after")
         verdict = verdict_look(ctx, answer, source="lookup")
     except Exception as problem:
@@ -43,19 +42,12 @@ async def _look(ctx: Context, run_id: str, step: Step, tool: RunnableTool, argum
     return msgspec.structs.replace(verdict, began=began)
 
 
-def _is_async(tool: RunnableTool) -> bool:
-    function = tool.effect.lookup
-    of_object = getattr(type(function), "__call__", None)  # noqa: B004 - not whether it can be called, but how
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(of_object)
-
-
 async def _bounded(ctx: Context, call: Call) -> object:
     """The answer, or an error after LOOK_TIMEOUT_SECONDS; the call is told to stop in either case."""
     try:
         if not await wait_call(ctx.doors, call, LOOK_TIMEOUT_SECONDS):
             raise SurefootError("the lookup did not answer in time", code="lookup_timeout")
-        answer = call.done.result()
-        return await answer if inspect.isawaitable(answer) else answer
+        return call.done.result()
     except asyncio.CancelledError as stopped:
         task = asyncio.current_task()
         if task is None or task.cancelling():

@@ -339,9 +339,9 @@ class Surefoot(Decisions):
         return await self.store.messages(self.tenant, row.run.conversation_id)
 
     async def message(self, run_id: str, text: str, *, key: str | None = None, by: str = "program") -> bool:
-        """A user message; it waits until every open call has its result. Raises RunEnded, NotFound, InvalidInput.
+        """A user message; it waits until every open call has its result. False where it came before under this `key`.
 
-        False where the same message came before under this `key`, to this run. Raises KeyReused for another text.
+        Raises RunEnded, NotFound, KeyReused (other text), InvalidInput, NotAllowed (`no_conversation`: perform).
         """
         check_key(key)
         body = user_body(self.redactor.text(given_text(text, "text")))

@@ -92,7 +92,7 @@ class Play:
         self.recorded = [Recorded("run_1", 1, 1, self.at, event)]
         self.laws = Laws(rules)
         self.laws.begun(self.full)
-        self.do(lambda d: start_run(d, b'{"content":"go"}'))
+        self.do(lambda d: start_run(d, b'{"content":"go"}' if d.run.talks else None))
 
     # Time
 

@@ -223,6 +223,8 @@ def test_only_a_pending_step_is_put_off() -> None:
 
 def test_perform_is_a_run_of_one_step_without_a_conversation() -> None:
     play = Play(kind="perform")
+    with pytest.raises(NotAllowed):
+        play.do(lambda d: add_message(d, "msg_1", "user", b"{}"))
     step = play.do(lambda d: propose(d, call(), 0, 0, None))
     play.begin(step)
     play.end(step, Outcome("in_doubt", "reset"))

@@ -51,6 +51,24 @@ async def test_perform_that_gives_up_before_anything_was_sent_says_so(url: str) 
         assert (step.id, step.status, step.error_code) == (details["step_id"], "pending", "refused_for_now")
 
 
+async def test_a_message_to_a_performed_call_is_refused_and_the_call_is_written_down(url: str) -> None:
+    said: list[str] = []
+
+    @tool(effect=effects.opaque)
+    async def chatty(op: Operation) -> Receipt:
+        """Be spoken to while at work."""
+        async with Surefoot(url, log=lambda line: None) as other:
+            for key in (None, "k"):
+                with pytest.raises(errors.NotAllowed) as refused:
+                    await other.message(op.run_id, "Be quick.", key=key)
+                said.append(refused.value.code)
+        return Receipt(resource_id="1")
+
+    async with Surefoot(url, log=lambda line: None) as sf:
+        receipt = await sf.perform(chatty.call(), key="one", timeout=WAIT_SECONDS)
+    assert receipt.resource_id == "1" and said == ["no_conversation", "no_conversation"]
+
+
 @tool(effect=effects.opaque, approval=Approval())
 async def gated(op: Operation) -> Receipt:
     """Wait for a person."""

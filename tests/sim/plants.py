@@ -14,7 +14,7 @@ from surefoot.core import events as ev
 from surefoot.core.draft import Draft
 from surefoot.core.people import Decision
 from surefoot.core.reconcile import Doubt, Look
-from surefoot.core.state import Action, Instant, Step
+from surefoot.core.state import Action, Instant, Run, Step
 from surefoot.runtime import doubt as runtime_doubt
 from surefoot.runtime import handle
 from surefoot.runtime import look as runtime_look
@@ -183,6 +183,15 @@ def second_result_appended(patch: pytest.MonkeyPatch) -> None:
             patch.setattr(module, "answer", twice)
 
 
+def looked_at_while_a_decision_is_written(patch: pytest.MonkeyPatch) -> None:
+    """The run is read again between a commit and the answer to it: its new intents look like nobody's."""
+
+    async def reload(self: handle.Handle, step_id: str | None = None) -> Run:
+        return await self._read(step_id)
+
+    patch.setattr(handle.Handle, "reload", reload)
+
+
 PLANTS: tuple[tuple[Plant, int], ...] = (
     (no_commit_before_the_call, 100),
     (lookup_error_read_as_absent, 400),
@@ -195,5 +204,6 @@ PLANTS: tuple[tuple[Plant, int], ...] = (
     (approval_not_bound_to_the_hash, 100),
     (late_result_thrown_away, 200),
     (second_result_appended, 200),
+    (looked_at_while_a_decision_is_written, 100),
 )
 """Each with the number of seeds, from 0 on, within which it has to be found."""

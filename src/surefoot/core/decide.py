@@ -89,11 +89,14 @@ def start_run(d: Draft, input_body: bytes | None) -> None:
 
 
 def add_message(d: Draft, message_id: str, role: str, body: bytes) -> None:
-    """A user message or a note: placed now, or queued until every call has its result. Raises RunEnded.
+    """A user message or a note: placed now, or queued until every call has its result.
 
-    The id of a note begins with NOTE_PREFIX, and no other does.
+    The id of a note begins with NOTE_PREFIX, and no other does. Raises RunEnded, and NotAllowed (`no_conversation`) for
+    a performed call, in which nothing is ever said.
     """
     d.require_open()
+    if not d.run.talks:
+        raise NotAllowed("a performed call has no conversation: nobody would read it", code="no_conversation")
     assert (role == "note") == message_id.startswith(NOTE_PREFIX), f"a {role} called {message_id}"
     d.carry(MessageBody(message_id, body))
     if d.run.batch_open or d.run.queued:
@@ -105,7 +108,7 @@ def add_message(d: Draft, message_id: str, role: str, body: bytes) -> None:
 def complete_run(d: Draft, result: bytes | None) -> None:
     """The run reached its result; None where a call gave it. Raises NotAllowed while a call or a message is open."""
     d.require_open()
-    if d.run.batch_open or d.run.queued:
+    if d.run.batch_open or (d.run.queued and d.run.talks):
         raise NotAllowed("a run with an open call or an unread message does not complete", code="batch_open")
     d.settle_status()
     if result is not None:

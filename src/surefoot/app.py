@@ -104,8 +104,8 @@ class Surefoot(Decisions):
         self._scheduler: Scheduler | None = None
 
     def _know(self, agent: Agent) -> None:
-        for tool in know(self.agents, agent):
-            self._registry.add(tool)
+        for known in know(self.agents, agent):
+            self._registry.give(known.name, known.tools.values())
 
     # Life
 
@@ -140,8 +140,7 @@ class Surefoot(Decisions):
             start_child=self._start_child,
         )
         for tool in DECLARED.values():
-            if tool.name not in self._registry.tools:
-                self._registry.add(tool)
+            self._registry.offer(tool)
         if self._claims:
             await self._working()
             self._scheduler = Scheduler(self.context, self._schedules, self.start)
@@ -414,8 +413,7 @@ class Surefoot(Decisions):
         self, call: ToolCall, business_key: str | None, by: str
     ) -> tuple[Run, PerformLoop | None]:
         """The run, and what drives it where it was made just now."""
-        if not any(call.tool.name in agent.tools for agent in self.agents.values()):
-            self._registry.add(call.tool)
+        self._registry.add(call.tool)
         worker = await self._working()
         loops: dict[str, PerformLoop] = {}
 

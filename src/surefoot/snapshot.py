@@ -311,8 +311,8 @@ async def read_snapshot(ctx: Context, run_id: str, language: str) -> RunSnapshot
     actions = [action_view(a, language) for a in await ctx.store.actions(ctx.tenant_id, run_id=run_id, below=calling)]
     waiting = {a.step_id for a in actions if a.status == "waiting"}
     rest = not row.run.ended and await rests(ctx, row.run)
-    texts = {name: tool.display for name, tool in ctx.registry.tools.items()}
     run = row.run
+    texts = {name: tool.display for name, tool in ctx.registry.of(run).tools.items()}
     code = "run_" + run.status.value
     return RunSnapshot(
         id=run.id,

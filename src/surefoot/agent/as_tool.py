@@ -47,7 +47,7 @@ def _work_on() -> Tool:
         """
         raise AssertionError("a run answers this, not a function")
 
-    del DECLARED["agent"]
+    del DECLARED[work_on.name, work_on.place]
     return work_on
 
 

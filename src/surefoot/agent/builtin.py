@@ -118,7 +118,7 @@ def wait_for_signal(name: str, timeout_seconds: float | None = None) -> object:
 
 
 wait_for_signal = msgspec.structs.replace(wait_for_signal, waits_for=WaitsFor.signal)
-DECLARED[wait_for_signal.name] = wait_for_signal
+DECLARED[wait_for_signal.name, wait_for_signal.place] = wait_for_signal
 
 
 def is_question(candidate: Tool) -> bool:

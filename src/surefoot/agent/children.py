@@ -7,21 +7,20 @@ from collections.abc import Awaitable, Callable, Mapping
 from surefoot.agent.agent import Agent
 from surefoot.agent.messages import user_body
 from surefoot.agent.starting import NewRun
-from surefoot.agent.tools import Tool
 from surefoot.core.state import Run, Step
 from surefoot.core.values import canonical, digest
 from surefoot.errors import InvalidInput, NotAllowed
 from surefoot.runtime.context import Context
 
 
-def know(agents: dict[str, Agent], agent: Agent) -> list[Tool]:
-    """Know an agent and those among its tools; the tools of all of them. Raises InvalidInput for a name used twice."""
+def know(agents: dict[str, Agent], agent: Agent) -> list[Agent]:
+    """Know an agent and those among its tools; those that were new. Raises InvalidInput for a name used twice."""
     if agents.get(agent.name) is agent:
         return []
     if agent.name in agents:
         raise InvalidInput(f"two agents are called {agent.name!r}; give one of them another name")
     agents[agent.name] = agent
-    found = list(agent.tools.values())
+    found = [agent]
     for tool in agent.tools.values():
         if isinstance(tool.agent, Agent):
             found += know(agents, tool.agent)

@@ -95,7 +95,8 @@ async def receipt_of(ctx: Context, run_id: str, run: Run | None, answer: Answer 
 async def compensations_of(ctx: Context, action: ActionRow) -> list[ToolCall]:
     """What undoes the effects that nobody wanted: all but the one on the step; of a failed step all."""
     row = await ctx.store.step(ctx.tenant_id, action.action.step_id)
-    tool = ctx.registry.tools.get(row.step.tool_name or "")
+    run = (await ctx.store.run(ctx.tenant_id, action.run_id)).run
+    tool = ctx.registry.of(run).tools.get(row.step.tool_name or "")
     if tool is None or tool.compensate is None:
         return []
     step = row.step

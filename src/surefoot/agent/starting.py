@@ -135,7 +135,7 @@ async def create_run(
         parent_step_id=new.parent_step_id,
     )
     run = begin(started, at)
-    draft = Draft(run, at, rules=ctx.registry.rules)
+    draft = Draft(run, at, rules=ctx.registry.of(run).rules)
     draft.events.append(started)
     for row in queued:
         draft.emit(ev.MessageAppended(row.id, row.role, draft.run.next_position))

@@ -58,7 +58,7 @@ AccountFunction = Callable[[Operation], Awaitable[str]]
 _NO_DISPLAY: Display = MappingProxyType({})
 
 
-DECLARED: dict[str, Tool] = {}
+DECLARED: dict[tuple[str, str], Tool] = {}
 """Tools by name as they were first declared in this process: what a run of kind perform finds its tool by."""
 
 
@@ -170,6 +170,11 @@ class Tool(msgspec.Struct, Generic[P, R], frozen=True, eq=False, kw_only=True):
     def lookup(self) -> LookupFunction | None:
         """The effect's lookup function, if it has one."""
         return self.effect.lookup
+
+    @property
+    def place(self) -> str:
+        """Where its function stands, such as "billing.send_invoice": the same for copies, and where it was mended."""
+        return f"{self.function.__module__}.{getattr(self.function, '__qualname__', type(self.function).__qualname__)}"
 
     @property
     def is_async(self) -> bool:
@@ -364,7 +369,7 @@ def tool(
             credential=credential,
             account=account,
         )
-        DECLARED.setdefault(made.name, made)
+        DECLARED.setdefault((made.name, made.place), made)
         return made
 
     return declare

@@ -130,7 +130,8 @@ class Teller:
 async def story(sf: Surefoot, events: list[RunEvent], language: str) -> list[str]:
     """Events of one run as lines, those of interest."""
     steps = {row.step.id: row.step.tool_name for row in await sf.store.steps(sf.tenant, events[0].run_id)}
-    texts = {name: tool.display for name, tool in sf.context.registry.tools.items()}
+    run = (await sf.store.run(sf.tenant, events[0].run_id)).run
+    texts = {name: tool.display for name, tool in sf.context.registry.of(run).tools.items()}
     lines = [(event, event_line(event, steps, language, texts)) for event in events]
     return [human.timed(event, line) for event, line in lines if line is not None]
 

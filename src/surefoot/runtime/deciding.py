@@ -11,6 +11,7 @@ from surefoot.core.draft import Draft
 from surefoot.core.facts import check_reason
 from surefoot.core.people import Decision, decide_action, is_replay
 from surefoot.core.reconcile import Look, record_report
+from surefoot.core.state import Run
 from surefoot.core.values import check_key, clean_text
 from surefoot.errors import AlreadyDecided, InvalidInput, NotFound, SurefootError
 from surefoot.runtime.context import Context
@@ -22,7 +23,8 @@ from surefoot.store.port import ActionRow, StepRow
 
 async def handle_of(ctx: Context, run_id: str, step_id: str | None = None) -> Handle:
     """A handle on a run for somebody without a lease. Raises NotFound."""
-    return Handle(ctx.store, await ctx.store.load(ctx.tenant_id, run_id, step_id), ctx.registry.rules)
+    run = await ctx.store.load(ctx.tenant_id, run_id, step_id)
+    return Handle(ctx.store, run, ctx.registry.of(run).rules)
 
 
 @asynccontextmanager
@@ -56,7 +58,7 @@ async def decide_about(ctx: Context, action_id: str, decision: Decision) -> Acti
     row = await ctx.store.action(ctx.tenant_id, action_id)
     step = await ctx.store.step(ctx.tenant_id, row.action.step_id)
     handle = await handle_of(ctx, row.run_id, row.action.step_id)
-    questions = _questions(ctx, step)
+    questions = _questions(ctx, step, handle.run)
 
     def command(d: Draft) -> None:
         # A closed action is not in a run in memory; its row says what became of it.
@@ -100,11 +102,12 @@ async def report_about(ctx: Context, key: str, look: Look) -> tuple[str, bool]:
     row = await ctx.store.step_by_key(ctx.tenant_id, key)
     if row is None:
         raise NotFound(f"no step has the operation key {key!r}")
-    questions = _questions(ctx, row)
     handle = await handle_of(ctx, row.run_id, row.step.id)
+    questions = _questions(ctx, row, handle.run)
     new = await handle.tell(lambda d: record_report(d, row.step.id, look, questions), step_id=row.step.id)
     return row.run_id, new
 
 
-def _questions(ctx: Context, row: StepRow) -> Questions:
-    return Questions(ctx.doors, row.step, row.safe_input or b"{}", ctx.registry.tools.get(row.step.tool_name or ""))
+def _questions(ctx: Context, row: StepRow, run: Run) -> Questions:
+    tool = ctx.registry.of(run).tools.get(row.step.tool_name or "")
+    return Questions(ctx.doors, row.step, row.safe_input or b"{}", tool)

@@ -31,10 +31,10 @@ async def settle_step(held: Held, step: Step) -> list[str]:
     """What the step's class allows now; a step that has ended owes a later look only. Returns the steps begun."""
     if step.rules.waits_for is not None:
         return await stop_children(held, step)
-    tool = held.ctx.registry[step.tool_name]
+    tool = held.tools[step.tool_name]
     await held.resolve_account(step, tool)
     questions = await held.questions(step)
-    draft = Draft(held.run, held.ctx.store.now(), rules=held.ctx.registry.rules)
+    draft = Draft(held.run, held.ctx.store.now(), rules=held.tools.rules)
     closed = step.status in STEP_ENDS or step.resolution is Resolution.given_up
     if tool.effect.lookup is not None and (closed or next_for_doubt(draft, step, live=False).action == "look"):
         return await _look(held, step, tool, questions)

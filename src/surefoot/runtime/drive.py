@@ -335,7 +335,7 @@ class Driver:
 
     async def _attempt(self, step: Step) -> list[str]:
         """One attempt of a tool call, from its acknowledged intent to its recorded end."""
-        tool = self.ctx.registry[step.tool_name]
+        tool = self.held.tools[step.tool_name]
         arguments = await self.held.arguments(step)
         op = self.ctx.operation(self.handle.run.id, step, step.attempts[-1])
         with self.ctx.tracing.tool(self.handle.run, step) as span:
@@ -396,4 +396,4 @@ class Driver:
 
     async def _record_as_anybody(self, command: Callable[[Draft], list[str]], step_id: str) -> None:
         run = await self.ctx.store.load(self.ctx.tenant_id, self.handle.run.id, step_id)
-        await Handle(self.ctx.store, run, self.ctx.registry.rules).decide(command, step_id=step_id)
+        await Handle(self.ctx.store, run, self.ctx.registry.of(run).rules).decide(command, step_id=step_id)

@@ -38,6 +38,7 @@ class Held:
         self.ctx = ctx
         self.handle = handle
         self.loop = loop
+        self.tools = ctx.registry.of(handle.run)
         handle.on_append = loop.appended
         self.lease_until = ctx.store.local(lease_until)
         """By this process's boot clock, seconds: what may be believed of it. The store's guard is the last word."""
@@ -117,7 +118,7 @@ class Held:
         """True where the intent needs no I/O first: no account, no precondition, nothing to wait for."""
         if step.type is not StepType.tool_call:
             return step.type is StepType.model_call
-        tool = self.ctx.registry.tools.get(step.tool_name or "")
+        tool = self.tools.tools.get(step.tool_name or "")
         if step.rules.waits_for is not None or tool is None:
             return False
         if step.owner_step_id is not None or tool.precondition is not None:
@@ -129,14 +130,14 @@ class Held:
     # Throttles
 
     def _throttled(self, step: Step) -> bool:
-        tool = self.ctx.registry.tools.get(step.tool_name or "")
+        tool = self.tools.tools.get(step.tool_name or "")
         return tool is not None and self.throttles.bound(tool)
 
     async def enter(self, step: Step) -> bool:
         """Wait until the step's next attempt may begin by its throttles; `leave` afterwards. False: not now."""
         if step.id in self._entered or not self._throttled(step):
             return True
-        entered = await self.throttles.enter(self.ctx.registry[step.tool_name])
+        entered = await self.throttles.enter(self.tools[step.tool_name])
         if entered is not None:
             self._entered[step.id] = entered
         return entered is not None
@@ -152,7 +153,7 @@ class Held:
 
     def needs_question(self, step: Step) -> bool:
         """True if the step runs under an approval that is not valid now."""
-        return approval_over(Draft(self.run, self.ctx.store.now(), rules=self.ctx.registry.rules), step)
+        return approval_over(Draft(self.run, self.ctx.store.now(), rules=self.tools.rules), step)
 
     # Reading
 
@@ -178,7 +179,7 @@ class Held:
 
     async def questions(self, step: Step) -> Questions:
         """The questions that a command on the step may ask. Reads and model calls are asked about without arguments."""
-        tool = self.ctx.registry.tools.get(step.tool_name or "")
+        tool = self.tools.tools.get(step.tool_name or "")
         plain = step.type is StepType.model_call or step.rules.effect is EffectClass.read
         return Questions(self.ctx.doors, step, b"{}" if plain else await self.view(step), tool)
 

@@ -29,7 +29,7 @@ async def start_when_ready(held: Held, step: Step) -> list[str]:
     if step.owner_step_id is not None:
         await _ask_owner(held, step)
         return []
-    tool = held.ctx.registry[step.tool_name]
+    tool = held.tools[step.tool_name]
     if await _asked_again(held, step, tool):
         return []
     if step.rules.waits_for is not None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol
 
-from surefoot.core.state import EffectClass, Rules, WaitsFor
+from surefoot.core.state import EffectClass, Rules, Run, WaitsFor
 from surefoot.core.throttle import Throttle
 from surefoot.effects import Effect, Operation
+from surefoot.errors import InvalidInput
 
 ASK_AFTER_SETTLES = 2.0
 """After that many settle times of doubt a person is asked too, while the lookups go on."""
@@ -36,6 +37,11 @@ class RunnableTool(Protocol):
     @property
     def name(self) -> str:
         """Unique among the tools of an agent."""
+        ...
+
+    @property
+    def place(self) -> str:
+        """Where its function stands, as a name: the same for copies, and for one that was mended."""
         ...
 
     @property
@@ -138,8 +144,8 @@ def rules_of(tool: RunnableTool) -> Rules:
     )
 
 
-class Registry:
-    """Tools by name, with their rules. A later tool of the same name is a configured copy and wins."""
+class Tools:
+    """Tools by name, with their rules. A later one of a name wins."""
 
     def __init__(self, tools: Iterable[RunnableTool] = ()) -> None:
         self.tools: dict[str, RunnableTool] = {}
@@ -161,3 +167,50 @@ class Registry:
     def __getitem__(self, name: str | None) -> RunnableTool:
         """Raises KeyError for a name that the code of now does not know."""
         return self.tools[name or ""]
+
+
+class Registry(Tools):
+    """The tools of a process: each agent's own, which its runs are given and no others, and those for `perform`.
+
+    Two agents may have tools of one name: copies that are configured differently, or functions that do different
+    things. A performed call has no agent. Where several functions are meant by its name it is given none, unless one of
+    them was declared for it (`add`): to run another function than the one that was asked for is worse than to run none.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._agents: dict[str, Tools] = {}
+        self._declared: set[str] = set()
+        self._ambiguous: set[str] = set()
+
+    def add(self, tool: RunnableTool) -> None:
+        """Know a tool for `perform`. Raises InvalidInput where another function was declared under its name."""
+        known = self.tools.get(tool.name)
+        if known is not None and tool.name in self._declared and known.place != tool.place:
+            raise InvalidInput(
+                f"two tools are called {tool.name!r} ({known.place} and {tool.place}), and a call that is performed "
+                "says no more than the name: give one of them another with using(name=…)"
+            )
+        self._declared.add(tool.name)
+        super().add(tool)
+
+    def give(self, agent: str, tools: Iterable[RunnableTool]) -> None:
+        """Know the tools of an agent; for `perform` too, as far as their names are clear."""
+        self._agents[agent] = Tools(tools)
+        for tool in self._agents[agent].tools.values():
+            self.offer(tool)
+
+    def offer(self, tool: RunnableTool) -> None:
+        """Know a tool for `perform` where its name is clear and nobody has declared another."""
+        if tool.name in self._declared or tool.name in self._ambiguous:
+            return
+        known = self.tools.get(tool.name)
+        if known is None or known.place == tool.place:
+            super().add(tool)
+            return
+        self._ambiguous.add(tool.name)
+        del self.tools[tool.name], self.rules[tool.name]
+
+    def of(self, run: Run) -> Tools:
+        """The tools that a run may call: those of its agent. A performed call may be any."""
+        return self if run.kind == "perform" else self._agents.get(run.agent, self)

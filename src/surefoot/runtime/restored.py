@@ -44,7 +44,7 @@ async def count_all_as_sent(ctx: Context, worker_id: str) -> Restored:
             )
         try:
             run = await ctx.store.load(ctx.tenant_id, run_id)
-            handle = Handle(ctx.store, run, ctx.registry.rules, claimed.token)
+            handle = Handle(ctx.store, run, ctx.registry.of(run).rules, claimed.token)
             sent += await _count(handle, claimed.token, row.updated_at)
             asked += [action.id for action in handle.run.waiting_actions]
         finally:

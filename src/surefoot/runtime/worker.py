@@ -198,7 +198,7 @@ class Worker:
 
     def driver(self, run: Run, loop: Loop, claimed: Claimed) -> Driver:
         """What drives a run that is in memory already, perhaps before its first commit."""
-        handle = Handle(self.ctx.store, run, self.ctx.registry.rules, claimed.token)
+        handle = Handle(self.ctx.store, run, self.ctx.registry.of(run).rules, claimed.token)
         driver = Driver(self.ctx, handle, loop, claimed.lease_until, self._throttles, owner_died=claimed.owner_died)
         if len(self._tasks) < 2:
             # Nobody here claims: what this process performs stays its own until only a person can move it.
@@ -217,9 +217,8 @@ class Worker:
     def _cannot_drive(self, run: Run) -> str | None:
         if self._loops(run) is None:
             return "unknown_agent"
-        unknown = [
-            s for s in run.steps.values() if s.tool_name and s.tool_name not in self.ctx.registry.tools and s.live
-        ]
+        known = self.ctx.registry.of(run).tools
+        unknown = [s for s in run.steps.values() if s.tool_name and s.tool_name not in known and s.live]
         return "unknown_tool" if unknown else None
 
     async def _drive(self, driver: Driver, begun: Sequence[str]) -> None:

@@ -69,9 +69,11 @@ def sqlite_path(url: str) -> str:
     if url.startswith(_FROZEN):
         url = _PREFIX + url.removeprefix(_FROZEN)
     if not url.startswith(_PREFIX) or url == _PREFIX or "?" in url or ":memory:" in url:
+        # What stands behind the scheme of another kind of URL may hold a password.
+        shown = url if "@" not in url else url.partition(":")[0] + ":…"
         raise InvalidInput(
-            f"store {url.partition('@')[2] or url!r}: write sqlite:///relative.db, sqlite:////absolute.db or "
-            "postgresql://user:password@host/database"
+            f"store {shown!r}: write sqlite:///relative.db, sqlite:////absolute.db or postgresql://user@host/database, "
+            "a password behind the user as :password"
         )
     return os.path.abspath(url.removeprefix(_PREFIX))
 

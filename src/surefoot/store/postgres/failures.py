@@ -4,27 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 
 import asyncpg
 
 from surefoot.errors import InvalidInput, StoreError, StoreUnavailable, StoreUnsupported, Unreadable
 
+_UNKNOWN_OPTION = (
+    "the store's URL has something that is neither an option that surefoot knows nor a setting of the server, "
+    "or a value that does not fit. Correct it, or take it out"
+)
 _ADVICE = {
     "25006": "the server takes no writes (a standby, or a primary that is being replaced). Connect to the primary",
     "28": "the server does not let this user in. Check user and password in the store's URL, and pg_hba.conf",
     "3D000": "there is no such database. Create it: createdb NAME",
     "3F000": "there is no such schema. Create it, or change the search_path in the store's URL",
+    "42601": _UNKNOWN_OPTION,
+    "42704": _UNKNOWN_OPTION,
+    "55P02": _UNKNOWN_OPTION,
     "42501": "the user lacks a right. Let it own the database, or grant it what the message names",
     "53100": "the server's disk is full. Free some space",
     "53300": "the server has no connection left. Raise max_connections, or run fewer processes, or use a pooler",
     "55P03": "another transaction has held a lock for too long. End it (see pg_stat_activity)",
     "57P03": "the server is starting or stopping. Try again",
 }
+_NOT_PASSED_ON = (
+    "a pooler stands in between and does not pass a setting of the store's URL on. Give it to the user instead, such "
+    "as ALTER ROLE name SET search_path = schema"
+)
 _TRANSIENT = ("57P", "08", "53300", "25006", "55000")
 
 
 _DOWN = (OSError, asyncio.TimeoutError, StoreUnavailable, asyncpg.PostgresConnectionError,
          asyncpg.TargetServerAttributeNotMatched)  # fmt: skip
+
+
+_LOST = (OSError, asyncio.TimeoutError, asyncio.CancelledError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+"""The driver's own state is not known any more after an error inside it."""
 
 
 class Spoiled(Exception):
@@ -87,7 +103,7 @@ def is_broken(error: BaseException) -> bool:
         state = state_of(error)
         fatal = str(getattr(error, "severity_en", None) or "ERROR") != "ERROR"
         return fatal or state[:2] == "08" or state.startswith("57P") or state == "25006"
-    return isinstance(error, (OSError, asyncio.TimeoutError, asyncio.CancelledError, asyncpg.InterfaceError))
+    return isinstance(error, _LOST)
 
 
 def passes(error: BaseException) -> bool:
@@ -96,8 +112,13 @@ def passes(error: BaseException) -> bool:
         return False
     state = state_of(error)
     if state:
-        return state.startswith(_TRANSIENT)
+        return state.startswith(_TRANSIENT) and not _is_not_passed_on(error)
     return isinstance(error, _DOWN)
+
+
+def _is_not_passed_on(error: BaseException) -> bool:
+    # pgbouncer says all that it has to say under this one code.
+    return state_of(error) == "08P01" and "startup parameter" in str(error)
 
 
 def unavailable(name: str, error: BaseException) -> StoreError:
@@ -109,10 +130,12 @@ def unavailable(name: str, error: BaseException) -> StoreError:
     state = state_of(error)
     if state.startswith("XX00"):
         return Unreadable(f"{name} is damaged: {error}. Stop all workers and look at the server's log")
-    advice = _ADVICE.get(state) or _ADVICE.get(state[:2])
+    advice = _NOT_PASSED_ON if _is_not_passed_on(error) else _ADVICE.get(state) or _ADVICE.get(state[:2])
     if advice is not None:
         return StoreUnavailable(f"{name}: {advice} ({state}: {error}). Nothing was written")
-    if isinstance(error, (OSError, asyncio.TimeoutError, asyncpg.InterfaceError)):
+    if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
+        return StoreUnavailable(f"{name}: no server is a primary, and standbys take no writes. Promote one, or name it")
+    if isinstance(error, _LOST):
         text = f"{name}: the server cannot be reached ({said(error)}). Nothing was written; {_what_next(error)}"
         return StoreUnavailable(text)
     return StoreUnavailable(f"{name}: {said(error)}. Nothing was written; look at the server's log")
@@ -128,6 +151,10 @@ def _what_next(error: BaseException) -> str:
         return "check the name of the host in the store's URL"
     if isinstance(error, ConnectionRefusedError):
         return "start the server, or check host and port in the store's URL"
+    if isinstance(error, ssl.SSLError):
+        return "check the server's certificate, and sslrootcert and sslmode in the store's URL"
+    if type(error) is ConnectionError and "SSL" in str(error):
+        return "the server has no TLS: turn ssl on there, or take sslmode out of the store's URL"
     if isinstance(error, PermissionError):
         return "let this user enter the folder of the server's socket"
     return "try again"

@@ -12,7 +12,7 @@ import msgspec
 
 from surefoot.errors import StoreError, StoreUnavailable, StoreUnsupported
 from surefoot.store.postgres import failures
-from surefoot.store.postgres.address import Address
+from surefoot.store.postgres.address import CONNECT_SECONDS_MAX, Address
 from surefoot.store.postgres.bridge import Bridge
 from surefoot.store.postgres.failures import Unclear, Unsent
 from surefoot.store.postgres.server_clock import ServerClock
@@ -21,8 +21,6 @@ from surefoot.store.postgres.statements import Statements
 T = TypeVar("T")
 Row = Mapping[str, object]
 
-CONNECT_SECONDS_MAX = 10.0
-"""For one attempt."""
 LOCK_SECONDS_MAX = 10.0
 STATEMENT_SECONDS_MAX = 30.0
 ANSWER_SECONDS_MAX = STATEMENT_SECONDS_MAX + 5.0
@@ -84,24 +82,43 @@ class Link:
 
     @classmethod
     async def open(
-        cls, address: Address, texts: Statements, clock: ServerClock, bridge: Bridge | None, *, writes: bool = False
+        cls,
+        address: Address,
+        texts: Statements,
+        clock: ServerClock,
+        bridge: Bridge | None,
+        *,
+        server: int | None = None,
+        writes: bool = False,
     ) -> Link:
         """Connect and see whether the server may be relied upon. One that `writes` has its statements planned once.
 
+        `server` is the number of one of those that the address names. Each is tried by itself: the driver's own time
+        is one for all of them, and the first one that is silent would use it up.
+
         Raises StoreUnsupported for a server that must not be used, and what the driver raises.
         """
+        host, port = (None, None) if server is None else address.servers[server]
         try:
             work = asyncpg.connect(
                 address.dsn,
-                timeout=CONNECT_SECONDS_MAX,
+                host=host,
+                port=port,
+                timeout=address.connect_s,
                 command_timeout=ANSWER_SECONDS_MAX,
                 statement_cache_size=0,
                 server_settings={"application_name": "surefoot"},
             )
             connection = bridge.run(work) if bridge is not None else await work
-        except (ValueError, asyncpg.ClientConfigurationError):
+        except (ValueError, asyncpg.ClientConfigurationError) as error:
+            if isinstance(error, OSError):
+                # A certificate that does not fit is a ValueError too.
+                raise
             # Its text may hold a part of the URL.
-            raise StoreUnavailable(f"{address.name}: the driver does not understand the store's URL") from None
+            raise StoreUnavailable(
+                f"{address.name}: the driver does not understand the store's URL, or cannot read a file that it names. "
+                "Check its options and the certificates"
+            ) from None
         link = cls(connection, address.name, texts, bridge)
         try:
             await link._begin(address.pooled, clock, writes)

@@ -11,7 +11,7 @@ from typing import TypeVar
 from surefoot.doors import Clock
 from surefoot.errors import StoreError, StoreUnavailable, StoreUnsupported
 from surefoot.store.postgres import failures
-from surefoot.store.postgres.address import Address
+from surefoot.store.postgres.address import Address, in_turn
 from surefoot.store.postgres.bridge import Bridge
 from surefoot.store.postgres.link import Link
 from surefoot.store.postgres.server_clock import ServerClock
@@ -38,6 +38,8 @@ class Links:
         self._clock = clock
         self._server_clock = server_clock
         self._bridge = bridge
+        self._found = 0
+        """Which of the address's servers answered last."""
         self._writer: Link | None = None
         self._idle: deque[Link] = deque()
         self._all: set[Link] = set()
@@ -53,7 +55,7 @@ class Links:
         while True:
             self._check_open()
             try:
-                link = await Link.open(self._address, self._texts, self._server_clock, self._bridge, writes=writes)
+                link = await self._connect(writes)
                 break
             except Exception as error:
                 if isinstance(error, StoreUnsupported):
@@ -68,6 +70,27 @@ class Links:
             self._check_open()
         self._all = {other for other in self._all if not other.closed} | {link}
         return link
+
+    async def _connect(self, writes: bool) -> Link:
+        """One try at each server, the one that answered last in front. Raises what the last one did."""
+        if not self._address.servers:
+            return await Link.open(self._address, self._texts, self._server_clock, self._bridge, writes=writes)
+        failed: Exception | None = None
+        for server in in_turn(self._address.servers, self._found):
+            self._check_open()
+            try:
+                link = await Link.open(
+                    self._address, self._texts, self._server_clock, self._bridge, server=server, writes=writes
+                )
+            except Exception as error:
+                if isinstance(error, StoreUnsupported) or not failures.passes(error):
+                    raise
+                failed = error
+                continue
+            self._found = server
+            return link
+        assert failed is not None, "there are servers"
+        raise failed
 
     async def writer(self) -> Link:
         """The connection that writes."""

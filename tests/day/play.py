@@ -16,6 +16,7 @@ from surefoot import Surefoot
 from surefoot.core import events as ev
 from surefoot.core.state import WaitsFor
 from surefoot.testing.checker import Commit, Lived, read, stamp_commits
+from surefoot.testing.far import Distance
 from surefoot.testing.havoc import Havoc
 from surefoot.testing.judge import Outside, judge
 from surefoot.testing.machine import Machine, Observer, Process, Stalled, When
@@ -79,6 +80,7 @@ class _Story:
         self._models = 0
         self._commits: list[list[Commit]] = []
         self._violations: list[str] = []
+        self._distance = Distance(seed)
 
     def model_dice(self) -> random.Random:
         """Chance of a new process's models."""
@@ -86,7 +88,7 @@ class _Story:
         return random.Random(f"{self.seed}:model:{self._models}")
 
     def play(self, stage: Stage) -> Played:
-        stage.on_open = lambda sf: self._commits.append(stamp_commits(sf.store, self.world.log))
+        stage.on_open = self._opened
         self.machine.say(f"seed {self.seed}: {self.day}")
         programs: list[Supervisor] = []
         lived: list[Lived] = []
@@ -102,6 +104,10 @@ class _Story:
         statuses = tuple(status for one in lived if (status := one.row.run.status.value) != "cancelled")
         hashed = event_hash(lived, self.world)
         return Played(self.seed, hashed, tuple(self._violations), statuses, _seen(lived, self.person))
+
+    def _opened(self, sf: Surefoot) -> None:
+        self._distance.put(sf.store)
+        self._commits.append(stamp_commits(sf.store, self.world.log))
 
     def _start(self, stage: Stage) -> list[Supervisor]:
         machine, trouble = self.machine, self.day.trouble
@@ -136,6 +142,7 @@ class _Story:
 
     def _read(self, stage: Stage) -> list[Lived]:
         found: list[Lived] = []
+        self._distance.over = True
 
         async def look(sf: Surefoot, process: Process) -> None:
             found.extend(await read(sf.store, sf.tenant))

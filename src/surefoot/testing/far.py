@@ -41,6 +41,26 @@ WORDS = 30
 PAUSE_SECONDS_MAX = 0.8
 
 
+FAR_SHARE = 0.4
+
+
+class Distance:
+    """Whether the stores of a story are far away, as its seed has it."""
+
+    def __init__(self, seed: int) -> None:
+        self.far = random.Random(f"{seed}:far").random() < FAR_SHARE
+        self.over = False
+        """The story is over: who judges it reads near by."""
+        self._seed = seed
+        self._stores = 0
+
+    def put(self, store: Store) -> None:
+        """Put a process's store where the story has it."""
+        if self.far and not self.over:
+            self._stores += 1
+            far_away(store, random.Random(f"{self._seed}:far:{self._stores}"))
+
+
 def far_away(store: Store, dice: random.Random) -> None:
     """Put this one store far away: each question and each answer takes a time drawn from `dice`."""
 

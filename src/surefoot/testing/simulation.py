@@ -14,7 +14,7 @@ import msgspec
 from surefoot.app import Surefoot
 from surefoot.store.port import Append
 from surefoot.testing.checker import Commit, Lived, read, stamp_commits
-from surefoot.testing.far import chatter, far_away
+from surefoot.testing.far import Distance, chatter
 from surefoot.testing.havoc import Havoc, Plan, draw
 from surefoot.testing.judge import Outside, judge
 from surefoot.testing.machine import Machine, Process, Stalled
@@ -25,8 +25,6 @@ from surefoot.testing.wire import encode_entries
 from surefoot.testing.world import World
 
 STORY_SECONDS_MAX = 4 * 86_400.0
-FAR_SHARE = 0.4
-"""Stories whose store answers like a server: later than what it answers happened."""
 TURNS_MAX = 30_000
 """A story takes one or two thousand; one that does not come to rest goes on for ever."""
 
@@ -99,10 +97,7 @@ class _Story:
         self._workers = workers
         self._models = 0
         self._commits: list[list[Commit]] = []
-        self._far = random.Random(f"{seed}:far").random() < FAR_SHARE
-        self._stores = 0
-        self._told = False
-        """The story is over: the judge reads near by."""
+        self._distance = Distance(seed)
 
     def model_dice(self) -> random.Random:
         """Chance of a new process's model."""
@@ -131,9 +126,7 @@ class _Story:
         return self._result(event_hash(lived, self.world), statuses)
 
     def _stamp(self, sf: Surefoot) -> None:
-        if self._far and not self._told:
-            self._stores += 1
-            far_away(sf.store, random.Random(f"{self.seed}:far:{self._stores}"))
+        self._distance.put(sf.store)
         refuse_stale_tokens(sf, self.violations)
         self._commits.append(stamp_commits(sf.store, self.world.log))
 
@@ -162,7 +155,7 @@ class _Story:
                 await perform_all(sf, process, self.script)
 
             finite.append(Supervisor(machine, "script", stage.person(perform), finite=True))
-        if self._far:
+        if self._distance.far:
 
             async def chat(sf: Surefoot, process: Process) -> None:
                 await chatter(sf, process, random.Random(f"{self.seed}:chatter"))
@@ -181,7 +174,7 @@ class _Story:
             self.violations.append(f"I7: {stalled}")
 
     def _read(self, stage: Stage) -> list[Lived] | None:
-        self._told = True
+        self._distance.over = True
         found: list[list[Lived]] = []
 
         async def look(sf: Surefoot, process: Process) -> None:

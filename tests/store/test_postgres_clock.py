@@ -8,9 +8,10 @@ from urllib.parse import quote
 import asyncpg
 import pytest
 
-from surefoot import Operation, Receipt, Surefoot, effects, tool
+from surefoot import Absent, Agent, Operation, Receipt, Surefoot, effects, tool
 from surefoot.doors import SystemClock
 from surefoot.store.postgres import PostgresStore
+from surefoot.testing import FakeModel
 from tests.places import Place
 
 pytestmark = pytest.mark.postgres_only("on SQLite the process's clock is the store's")
@@ -101,3 +102,50 @@ async def test_a_lease_is_not_believed_for_longer_where_the_clock_is_set_back(pl
     await store.next_wake("t")
     assert store.local(end) <= before + 0.1
     await store.close()
+
+
+async def test_a_wait_that_the_servers_clock_jumped_over_proves_no_absence(place: Place) -> None:
+    sent: list[int] = []
+
+    async def look(op: Operation) -> Absent:
+        return Absent(coverage="everything")
+
+    @tool(effect=effects.lookup(look, settle=60.0), timeout=TIMEOUT_SECONDS)
+    async def order(op: Operation) -> Receipt:
+        """It may arrive within the settle time."""
+        sent.append(op.attempt)
+        raise effects.InDoubt("no answer")
+
+    url = await skewed(place, 0.0)
+    agent = Agent("buyer", FakeModel([[("order", {})], "Ordered."]), tools=[order])
+    async with Surefoot(url, [agent], worker=True) as sf:
+        run_id = (await sf.start(agent, "Order it.")).id
+        await sf.wait(run_id, until=lambda run: run.status == "reconciling", timeout=20.0)
+        await set_clock(url, 3_600.0)
+        run = await sf.wait(run_id, timeout=60.0)
+        assert run.status == "waiting_for_user"
+        assert [e.reason for e in run.steps[1].evidence][-1] == "clocks_drifted"
+    assert sent == [1], "an absence was believed before the settle time had passed"
+
+
+async def test_what_is_sent_after_the_jump_is_looked_up_as_ever(place: Place) -> None:
+    sent: list[int] = []
+
+    async def look(op: Operation) -> Absent:
+        return Absent(coverage="everything")
+
+    @tool(effect=effects.lookup(look, settle=0.1), timeout=TIMEOUT_SECONDS)
+    async def order(op: Operation) -> Receipt:
+        """The first request is lost."""
+        sent.append(op.attempt)
+        if len(sent) == 1:
+            raise effects.InDoubt("no answer")
+        return Receipt(resource_id="1")
+
+    url = await skewed(place, 0.0)
+    async with Surefoot(url, tools=[ring, order]) as sf:
+        await sf.perform(ring.call(), key="before")
+        await set_clock(url, 3_600.0)
+        await sf.perform(ring.call(), key="after")
+        receipt = await sf.perform(order.call(), key="order", timeout=30.0)
+    assert (receipt.resource_id, sent) == ("1", [1, 2])

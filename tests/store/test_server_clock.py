@@ -113,3 +113,31 @@ def test_the_time_of_another_clock_door_is_the_stores() -> None:
     clock = ServerClock(local)
     assert clock.of_door
     assert (clock.now(), clock.local(7.0)) == (local.now(), 7.0)
+
+
+@given(SKEWS, TRIPS, st.sampled_from([1.0, 1.0004, 0.9996]))
+def test_no_way_and_no_rate_looks_like_a_step(
+    skew: float, trips: list[tuple[float, float, float]], rate: float
+) -> None:
+    both = Both(skew)
+    both.rate = rate
+    for there, back, pause in trips:
+        both.ask(there, back)
+        assert not both.clock.stepped(both.clock.now().mono - 1_000.0)
+        both.local.at += pause
+
+
+@given(SKEWS, TRIPS, st.floats(60, 1e6))
+def test_a_step_forward_is_seen_with_the_next_answer(
+    skew: float, trips: list[tuple[float, float, float]], step: float
+) -> None:
+    both = Both(skew)
+    for there, back, pause in trips:
+        both.ask(there, back)
+        both.local.at += pause
+    before = both.server
+    both.skew += step
+    both.ask(0.01, 0.01)
+    assert both.clock.stepped(before)
+    both.local.at += 1.0
+    assert not both.clock.stepped(both.server)

@@ -39,6 +39,9 @@ async def _look(ctx: Context, run_id: str, step: Step, tool: RunnableTool, argum
         verdict = verdict_look(ctx, answer, source="lookup")
     except Exception as problem:
         return _undetermined(ctx, f"exception: {safe_error(problem, ctx.redactor)}")
+    if verdict.verdict == "absent" and any(ctx.store.stepped(a.started.mono) for a in step.doubtful_attempts):
+        # The times in which the call was to arrive were measured by a clock that has jumped over them.
+        return msgspec.structs.replace(verdict, verdict="undetermined", reason="clocks_drifted", began=began)
     return msgspec.structs.replace(verdict, began=began)
 
 

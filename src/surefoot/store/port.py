@@ -204,10 +204,7 @@ class Following(Protocol):
 
 
 class Store(AccessStore, Protocol):
-    """The one port, with what `access.py` adds for the service.
-
-    Errors of every method: StoreUnavailable (nothing was written), StoreUnsupported, Unreadable.
-    """
+    """The one port. Errors of every method: StoreUnavailable (nothing was written), StoreUnsupported, Unreadable."""
 
     path: str
     """Where it is, without secrets, for messages."""
@@ -218,6 +215,10 @@ class Store(AccessStore, Protocol):
 
     def local(self, mono: float) -> float:
         """By the boot clock: a time at which the store's clock has not passed `mono`. To be asked once, and kept."""
+        ...
+
+    def stepped(self, mono: float) -> bool:
+        """Whether the store's clock was set forward since `mono`: no wait since then is known to have been one."""
         ...
 
     async def close(self) -> None:

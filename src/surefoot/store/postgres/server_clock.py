@@ -4,6 +4,9 @@ Every answer brings a reading of the server's clock, which was taken after the q
 was received. From that come two bounds. `now()` counts on from the receipt, a little too slowly: it is never ahead of
 the server. `local()` counts from the sending: the server's time has not come later than the local one that it gives.
 So the way there and back, however long it took, can only shorten what this process believes it may still do.
+
+A reading that neither the way nor the rates of the clocks explain means that the server's clock was set forward. A wait
+that was measured by it is not known to have been one then, so no absence is believed on it (`stepped`).
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ DRIFT = 0.0005
 """By how much the rates of two clocks may differ: five times what is usual for machines without time service."""
 MARGIN_SECONDS = 0.05
 """A deadline comes so much earlier by the local clock."""
+STEP_SECONDS = 2.0
+"""Less than that is no step: a primary and the standby that takes over have clocks of their own."""
 WINDOW_SECONDS = 60.0
 """For so long the largest difference that was seen counts: a server's clock that is set back lengthens nothing."""
 
@@ -30,6 +35,10 @@ class ServerClock:
         self._ahead: float | None = None
         self._ahead_before: float | None = None
         self._window_began = 0.0
+        self._trip = 0.0
+        """How long the way there and back was, of the reading that counts."""
+        self._stepped_at = float("-inf")
+        """What the server's clock said when it was last seen to have been set forward."""
 
     def boot_time(self) -> float:
         """The local clock: to be read before a statement is sent."""
@@ -39,9 +48,12 @@ class ServerClock:
         """An answer brought the reading `clock`; its question was sent at the local time `sent`."""
         received = self._clock.now().mono
         lower = self._lower(received)
+        slack = self._trip + 2 * DRIFT * (received - self._received) + STEP_SECONDS
+        if self._ahead is not None and clock > lower + slack:
+            self._stepped_at = clock
         if self._ahead is None or not clock <= lower <= clock + (received - sent):
             # The first one, a closer bound, or the server's clock was set back.
-            self._read_at, self._received = clock, received
+            self._read_at, self._received, self._trip = clock, received, received - sent
         self._note_ahead(clock - sent, received)
 
     def _note_ahead(self, ahead: float, local: float) -> None:
@@ -59,6 +71,10 @@ class ServerClock:
 
     def _lower(self, local: float) -> float:
         return self._read_at + max(local - self._received, 0.0) * (1.0 - DRIFT)
+
+    def stepped(self, mono: float) -> bool:
+        """Whether the server's clock was seen to be set forward since it said `mono`."""
+        return not self.of_door and mono <= self._stepped_at
 
     def local(self, mono: float) -> float:
         """A local boot time at which the server's clock has certainly not passed `mono`."""

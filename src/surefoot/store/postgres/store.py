@@ -107,6 +107,10 @@ class PostgresStore(PostgresAccess):
         """A boot time of this machine at which the server's clock has not passed `mono`."""
         return self._server_clock.local(mono)
 
+    def stepped(self, mono: float) -> bool:
+        """Whether this process has seen the server's clock set forward since `mono`."""
+        return self._server_clock.stepped(mono)
+
     async def close(self) -> None:
         """Finish what is queued, take out this process's workers that hold no lease, close. Idempotent."""
         if self._closed:

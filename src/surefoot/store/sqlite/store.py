@@ -87,6 +87,10 @@ class SqliteStore(SqliteAccess):
         """The same: both are times since boot."""
         return mono
 
+    def stepped(self, mono: float) -> bool:
+        """Never: nobody sets a boot clock."""
+        return False
+
     async def close(self) -> None:
         """Finish what is queued, take out this process's workers that hold no lease, close. Idempotent."""
         if self._closed:

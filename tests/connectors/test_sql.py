@@ -42,6 +42,19 @@ def test_what_was_committed_is_found_with_its_receipt(database: Database) -> Non
     assert database.orders() == ["A1"]
 
 
+@pytest.mark.parametrize("number", [7, 2**70])
+def test_a_number_is_an_id_too(database: Database, number: int) -> None:
+    buy(database, Receipt(resource_id=number))  # type: ignore[arg-type]  # as it comes from RETURNING
+    verdict = look(database)
+    assert isinstance(verdict, Found) and verdict.receipt == Receipt(resource_id=str(number))
+
+
+def test_an_id_that_json_cannot_hold_is_mended(database: Database) -> None:
+    buy(database, Receipt(resource_id="a\ud800\0", url="https://shop.example.com/\udfff"))
+    verdict = look(database)
+    assert isinstance(verdict, Found) and verdict.receipt.resource_id == "a\ufffd\ufffd"
+
+
 def test_a_receipt_is_not_needed(database: Database) -> None:
     buy(database, None)
     verdict = look(database)
@@ -89,8 +102,11 @@ def test_a_lookup_inside_a_transaction_does_not_see_its_own_row(database: Databa
 
 def test_autocommit_would_commit_the_key_alone(database: Database) -> None:
     with closing(database.autocommit()) as conn:
-        with pytest.raises(InvalidInput, match="autocommit"):
-            sql.record(conn, OP)
+        for _ in range(2):
+            with pytest.raises(InvalidInput, match="autocommit"):
+                sql.record(conn, OP)
+            verdict = sql.find(conn, OP)
+            assert isinstance(verdict, Undetermined) and verdict.reason == "not_in_transaction", "nobody can tell"
         conn.execute("BEGIN")
         sql.record(conn, OP)
         conn.execute("COMMIT")
@@ -111,6 +127,8 @@ def test_the_table_may_be_made_again_and_is_missed(database: Database) -> None:
 def test_row_factories_of_the_user_do_not_matter(database: Database) -> None:
     buy(database)
     with closing(database.connect()) as conn:
+        if isinstance(conn, sqlite3.Connection):
+            conn.text_factory = bytes
         conn.row_factory = sqlite3.Row if isinstance(conn, sqlite3.Connection) else dict_row  # type: ignore[assignment]  # what users do
         assert isinstance(sql.find(conn, OP), Found)
 

@@ -141,3 +141,18 @@ def test_late_within_the_settle_time(sim: ToolSim, database: Database) -> None:
 def test_late_beyond_the_settle_time_makes_no_second_order(sim: ToolSim, database: Database) -> None:
     """What no lookup could exclude, the primary key does."""
     judge(database, play(sim, database, late(60)), attempts=2)
+
+
+def test_what_was_recorded_outside_of_a_transaction_is_not_made_again(sim: ToolSim, database: Database) -> None:
+    def carelessly(op: Operation, place: Callable[[], Receipt]) -> Receipt:
+        with closing(database.autocommit()) as conn:
+            receipt = Receipt(resource_id=str(database.order(conn, "A1")))  # type: ignore[arg-type]  # the database's own kind
+            sql.record(conn, op, receipt)
+        return receipt
+
+    run = play(sim, database, carelessly)
+    (step,) = calls_of(run)
+    assert database.orders() == ["A1"]
+    assert (run.status, step.status, step.attempt) == ("waiting_for_user", "outcome_unknown", 1)
+    assert [action.kind for action in run.pending_actions] == ["resolve"]
+    assert {line.reason for line in step.evidence} >= {"not_in_transaction"}

@@ -32,6 +32,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
+from surefoot.core.text import clean_text
 from surefoot.core.values import encode_output
 from surefoot.effects import Absent, Found, InDoubt, Operation, Receipt, Undetermined, Verdict
 from surefoot.errors import InvalidInput
@@ -89,9 +90,10 @@ class AlreadyRecorded(InDoubt):
 
 
 class _Row(msgspec.Struct, frozen=True):
-    resource_id: str | None = None
+    resource_id: str | int | None = None
     url: str | None = None
     output: msgspec.Raw = msgspec.Raw(b"null")
+    alone: bool = False
 
 
 def create_table(conn: Connection) -> None:
@@ -102,10 +104,19 @@ def create_table(conn: Connection) -> None:
 def record(conn: Connection, op: Operation, receipt: Receipt | None = None) -> None:
     """Write the operation key, and the receipt for the lookup, in the transaction that is open on `conn`.
 
+    It and the effect end together: in a savepoint that is rolled back without the effect, the key is lost.
+
     Raises AlreadyRecorded where the key was committed before: let it leave the tool. Raises InvalidInput where `conn`
-    is in no transaction, so that the row would be committed alone, and what the driver raises.
+    is in no transaction, so that the effect may be committed already, and what the driver raises. Then the key is
+    written by itself, and a lookup answers `not_in_transaction` from there on: no row would mean "absent", and the
+    effect would be made again.
     """
-    _check_in_transaction(conn)
+    if _alone(conn):
+        _run(conn, "record_alone", op.tenant_id, op.key, op.tool, op.run_id, op.step_id)
+        raise InvalidInput(
+            "the connection is in autocommit mode: begin a transaction before the effect, so that key and effect are "
+            "one. What became of this call nobody can tell: a person is asked"
+        )
     if not isinstance(conn, sqlite3.Connection):
         _run(conn, "hold", op.tenant_id, op.key)
     written = _run(conn, "record", op.tenant_id, op.key, op.tool, op.run_id, op.step_id, _encoded(receipt))
@@ -118,8 +129,8 @@ def find(conn: Connection, op: Operation) -> Verdict:
 
     `conn` is in no transaction of its own: inside one, old data or the caller's own would be read. The reasons of an
     Undetermined: in_transaction, transaction_open (somebody writes just now; on SQLite, anybody), standby (this server
-    follows another one and may lag). Raises what the driver raises, as where the table is missing; inside a lookup that
-    means Undetermined too.
+    follows another one and may lag), not_in_transaction (`record` was called outside of one). Raises what the driver
+    raises, as where the table is missing; inside a lookup that means Undetermined too.
     """
     if _in_transaction(conn):
         return Undetermined("in_transaction", coverage="give the lookup a connection of its own")
@@ -128,9 +139,12 @@ def find(conn: Connection, op: Operation) -> Verdict:
         return Undetermined(reason)
     if not row:
         return Absent(coverage={"table": "surefoot_operation", "open_transactions": 0})
-    kept = msgspec.json.decode(str(row[0]), type=_Row)
-    receipt = Receipt(resource_id=kept.resource_id, url=kept.url, output=msgspec.json.decode(kept.output))
-    return Found(receipt, coverage={"table": "surefoot_operation", "recorded_at": str(row[1])})
+    kept = msgspec.json.decode(_text(row[0]), type=_Row)
+    if kept.alone:
+        return Undetermined("not_in_transaction", coverage="its key was recorded on a connection in autocommit mode")
+    resource_id = None if kept.resource_id is None else str(kept.resource_id)
+    receipt = Receipt(resource_id=resource_id, url=kept.url, output=msgspec.json.decode(kept.output))
+    return Found(receipt, coverage={"table": "surefoot_operation", "recorded_at": _text(row[1])})
 
 
 def _find_sqlite(conn: sqlite3.Connection, op: Operation) -> tuple[str, list[object]]:
@@ -166,8 +180,8 @@ def _in_transaction(conn: Connection) -> bool:
     return getattr(conn.info, "transaction_status", _IDLE) != _IDLE
 
 
-def _check_in_transaction(conn: Connection) -> None:
-    """A driver that opens transactions by itself is fine too; it does so with the first statement."""
+def _alone(conn: Connection) -> bool:
+    """Whether each statement is a commit of its own. A driver that opens transactions by itself is fine."""
     if isinstance(conn, sqlite3.Connection):
         # From Python 3.12 on, `autocommit` says it; -1 there means the older way, by isolation_level.
         mode = getattr(conn, "autocommit", -1)
@@ -175,8 +189,7 @@ def _check_in_transaction(conn: Connection) -> None:
     else:
         _dialect(conn)
         alone = conn.autocommit
-    if alone and not _in_transaction(conn):
-        raise InvalidInput("the connection is in autocommit mode: begin a transaction, so that key and effect are one")
+    return bool(alone) and not _in_transaction(conn)
 
 
 def _run(conn: Connection, name: str, *values: object) -> sqlite3.Cursor | PostgresCursor:
@@ -211,9 +224,17 @@ def _values(row: object) -> list[object]:
     return list(row) if isinstance(row, Sequence) else []
 
 
+def _text(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
 def _encoded(receipt: Receipt | None) -> str:
+    """The receipt as it is read back. An id comes from a row as often as not: a number is as good as a text."""
     output, _ = encode_output(None if receipt is None else receipt.output, OUTPUT_BYTES_MAX)
     row = _Row(output=msgspec.Raw(output))
     if receipt is not None:
-        row = _Row(receipt.resource_id, receipt.url, msgspec.Raw(output))
+        resource_id, url = (
+            None if part is None else clean_text(str(part)) for part in (receipt.resource_id, receipt.url)
+        )
+        row = _Row(resource_id, url, msgspec.Raw(output))
     return msgspec.json.encode(row).decode()

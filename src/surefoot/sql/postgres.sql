@@ -18,9 +18,17 @@ CREATE TABLE IF NOT EXISTS surefoot_operation (
 SELECT pg_advisory_xact_lock(hashtextextended('surefoot_operation:' || %s || ':' || %s, 0))
 
 -- name: record
--- The key becomes part of the caller's transaction. No row is written where the key is there already.
+-- The key becomes part of the caller's transaction. No row is written where the key is there already, unless it was
+-- written alone.
 INSERT INTO surefoot_operation (tenant_id, key, tool, run_id, step_id, receipt)
 VALUES (%s, %s, %s, %s, %s, %s)
+ON CONFLICT (tenant_id, key) DO UPDATE SET recorded_at = excluded.recorded_at, receipt = excluded.receipt
+WHERE surefoot_operation.receipt::text = '{"alone":true}'
+
+-- name: record_alone
+-- Outside of a transaction: whether the effect happened cannot be read from this row, so it never says so.
+INSERT INTO surefoot_operation (tenant_id, key, tool, run_id, step_id, receipt)
+VALUES (%s, %s, %s, %s, %s, '{"alone":true}')
 ON CONFLICT DO NOTHING
 
 -- name: probe

@@ -14,9 +14,17 @@ CREATE TABLE IF NOT EXISTS surefoot_operation (
 ) STRICT, WITHOUT ROWID
 
 -- name: record
--- The key becomes part of the caller's transaction. No row is written where the key is there already.
+-- The key becomes part of the caller's transaction. No row is written where the key is there already, unless it was
+-- written alone.
 INSERT INTO surefoot_operation (tenant_id, key, tool, run_id, step_id, recorded_at, receipt)
 VALUES (?, ?, ?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), ?)
+ON CONFLICT (tenant_id, key) DO UPDATE SET recorded_at = excluded.recorded_at, receipt = excluded.receipt
+WHERE surefoot_operation.receipt = '{"alone":true}'
+
+-- name: record_alone
+-- Outside of a transaction: whether the effect happened cannot be read from this row, so it never says so.
+INSERT INTO surefoot_operation (tenant_id, key, tool, run_id, step_id, recorded_at, receipt)
+VALUES (?, ?, ?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), '{"alone":true}')
 ON CONFLICT DO NOTHING
 
 -- name: find

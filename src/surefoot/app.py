@@ -13,12 +13,12 @@ from types import TracebackType
 from typing import TypeVar
 
 from surefoot.agent.agent import Agent
-from surefoot.agent.children import child_run, know
+from surefoot.agent.children import check_program, child_run, know
 from surefoot.agent.decisions import Decisions
 from surefoot.agent.loop import AgentLoop
 from surefoot.agent.messages import given_text, user_body
 from surefoot.agent.model import Model
-from surefoot.agent.performing import compensations_of, performing_run, receipt_of
+from surefoot.agent.performing import business_key, compensations_of, performing_run, receipt_of
 from surefoot.agent.providers import resolve_model
 from surefoot.agent.schedule import Schedule
 from surefoot.agent.scheduling import Scheduler, agents_of, check_schedules
@@ -81,6 +81,7 @@ class Surefoot(Decisions):
         throttle: Throttle | None = None,
         log: Callable[[str], None] = to_stderr,
     ) -> None:
+        check_program(store, tenant, lease_seconds, capacity, throttle, log)
         self.url = store
         self.tenant = tenant
         self.agents: dict[str, Agent] = {}
@@ -94,9 +95,8 @@ class Surefoot(Decisions):
             self._registry.add(tool)
         check_schedules(self._schedules, self.agents)
         self._claims, self._lease_s = worker, lease_seconds
-        self._secret = secret
+        self._secret, self._log = secret, log
         self._capacity, self._throttle = capacity, throttle
-        self._log = log
         self._models: dict[str, tuple[Model, ...]] = {}
         self._texts = Texts(self.redactor)
         self._ctx: Context | None = None
@@ -397,11 +397,9 @@ class Surefoot(Decisions):
         check_key(key)
         if timeout is not None and not timeout >= 0:
             raise InvalidInput("timeout is in seconds and not negative, or left out")
-        tool = call.tool
-        business = f"{tool.name}:{key}" if key is not None else tool.operation_key(call.arguments)
-        run, loop = await self._start_performing(call, business, by)
+        run, loop = await self._start_performing(call, business_key(call, key), by)
         await self._adopt(run.id)
-        rules = self._registry.rules_for(tool)
+        rules = self._registry.rules_for(call.tool)
         wait_s = rules.timeout_s + rules.settle_s + 30.0 if timeout is None else timeout
         rest: Run | None = None
         with contextlib.suppress(WaitTimeout):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -32,7 +33,8 @@ class Agent:
     `output` is the type of the run's result: the model has to give it by the built-in tool `final_result`. Without it
     the result is {"text": …}. `history_tokens`: a longer history is summarised, by a model call of its own.
 
-    Raises ValueError for a name that is not one, or two tools of one name; TypeError for an output without a schema.
+    Raises ValueError for a name that is not one, two tools of one name, or a budget that bounds nothing; TypeError for
+    a model or a tool that is none, and for an output without a schema.
     """
 
     def __init__(
@@ -55,10 +57,15 @@ class Agent:
             raise ValueError(
                 f"{name!r} is not an agent's name: letters, digits, '_', '.' and '-', at most 64, no digit first"
             )
-        if turns < 1:
-            raise ValueError("turns is at least 1")
-        if history_tokens is not None and history_tokens < HISTORY_TOKENS_MIN:
-            raise ValueError(f"history_tokens is at least {HISTORY_TOKENS_MIN}")
+        where = f"agent {name!r}"
+        _check_whole(where, "turns", turns, 1)
+        _check_whole(where, "tokens", tokens, 1)
+        _check_whole(where, "history_tokens", history_tokens, HISTORY_TOKENS_MIN)
+        _check_positive(where, "seconds", seconds)
+        _check_positive(where, "dollars", dollars)
+        for one in tools:
+            if not isinstance(one, Tool | Agent):
+                raise TypeError(f"{where}: {one!r} is no tool; write @tool(effect=…) above the function")
         self.name = name
         self.model = model
         self.instructions = instructions
@@ -85,10 +92,16 @@ class Agent:
 
     @model.setter
     def model(self, model: str | Model | Sequence[str | Model]) -> None:
-        self._model = model
-        self.models: tuple[str | Model, ...] = _models(model)
-        if not self.models:
+        models = _models(model)
+        if not models:
             raise ValueError("an agent has at least one model")
+        for one in models:
+            named = one.strip() if isinstance(one, str) else callable(getattr(one, "complete", None))
+            if not named:
+                text = 'a model is a name such as "openai:gpt-5", or an object with `name` and `complete(request)`'
+                raise TypeError(f"{text}, not {one!r}")
+        self._model = model
+        self.models: tuple[str | Model, ...] = models
 
     @property
     def input_hash(self) -> str:
@@ -112,3 +125,14 @@ def _models(given: str | Model | Sequence[str | Model]) -> tuple[str | Model, ..
     if isinstance(given, str) or not isinstance(given, Sequence):
         return (given,)
     return tuple(given)
+
+
+def _check_whole(where: str, name: str, value: object, least: int) -> None:
+    """Raises ValueError, also for what compares like a number and is none that could bound anything."""
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+        raise ValueError(f"{where}: {name} is a whole number, at least {least}, not {value!r}")
+
+
+def _check_positive(where: str, name: str, value: object) -> None:
+    if value is not None and (not isinstance(value, int | float) or not 0 < value < math.inf):
+        raise ValueError(f"{where}: {name} is a positive number, or left out for no bound, not {value!r}")

@@ -1,20 +1,43 @@
-"""Start the run that works on a call of another one: once for each call, whoever comes back to it."""
+"""What a program gives, agents among the tools of others included; and the run that works on a call of another one."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
 
 from surefoot.agent.agent import Agent
 from surefoot.agent.messages import user_body
 from surefoot.agent.starting import NewRun
+from surefoot.core.policy import LEASE_SECONDS_MIN
 from surefoot.core.state import Run, Step
+from surefoot.core.throttle import Throttle
 from surefoot.core.values import canonical, digest
 from surefoot.errors import InvalidInput, NotAllowed
 from surefoot.runtime.context import Context
 
 
+def check_program(
+    store: object, tenant: object, lease_seconds: object, capacity: object, throttle: object, log: object
+) -> None:
+    """Raises InvalidInput for what a program gave that would only go wrong later, or that no worker could live with."""
+    if not isinstance(store, str):
+        raise InvalidInput(f"store is a URL such as sqlite:///app.db, not {store!r}")
+    if not isinstance(tenant, str) or not tenant.strip():
+        raise InvalidInput(f"tenant is a text that is not empty, not {tenant!r}")
+    if not isinstance(lease_seconds, int | float) or not LEASE_SECONDS_MIN <= lease_seconds < math.inf:
+        raise InvalidInput(f"lease_seconds is {lease_seconds!r}: give seconds, at least {LEASE_SECONDS_MIN:g}")
+    if not isinstance(capacity, int) or isinstance(capacity, bool) or capacity < 1:
+        raise InvalidInput(f"capacity is {capacity!r}: give how many runs one worker drives at once")
+    if throttle is not None and not isinstance(throttle, Throttle):
+        raise InvalidInput(f"throttle is {throttle!r}: give Throttle(rate=…, per=…, at_once=…)")
+    if not callable(log):
+        raise InvalidInput(f"log is {log!r}: give a function that takes a line")
+
+
 def know(agents: dict[str, Agent], agent: Agent) -> list[Agent]:
     """Know an agent and those among its tools; those that were new. Raises InvalidInput for a name used twice."""
+    if not isinstance(agent, Agent):
+        raise InvalidInput(f"{agent!r} is no agent: give Agent(name=…, model=…)")
     if agents.get(agent.name) is agent:
         return []
     if agent.name in agents:

@@ -13,7 +13,7 @@ import msgspec
 from surefoot.agent.agent import Agent
 from surefoot.agent.compaction import compaction_request, cut_of, opening, summary_body
 from surefoot.agent.fallback import Models
-from surefoot.agent.messages import History, assistant_body
+from surefoot.agent.messages import History, assistant_body, read_answer
 from surefoot.agent.model import Model, ModelRequest, ModelResponse, NoteMessage, WireMessage
 from surefoot.agent.output import REMINDER
 from surefoot.agent.prepare import Preparer
@@ -159,19 +159,23 @@ class AgentLoop:
         model = self._models.of(step)
         with self._ctx.tracing.model(run, step, model.name) as span:
             async with asyncio.timeout(step.rules.timeout_s):
-                answer = await self._answer(run, step, model, request, shown=shown)
+                answer = read_answer(await self._answer(run, step, model, request, shown=shown), model.name)
             span.note(tracing.RESPONSE_MODEL, answer.model or None)
             span.note(tracing.FINISH_REASONS, [answer.finish])
             span.note(tracing.INPUT_TOKENS, answer.usage.input_tokens)
             span.note(tracing.OUTPUT_TOKENS, answer.usage.output_tokens)
         return answer
 
-    async def _answer(self, run: Run, step: Step, model: Model, request: ModelRequest, *, shown: bool) -> ModelResponse:
+    async def _answer(self, run: Run, step: Step, model: Model, request: ModelRequest, *, shown: bool) -> object:
         stream: Streaming | None = getattr(model, "stream", None)
-        if stream is None or self._texts is None or not shown or not self._texts.wanted(run.id):
-            return await model.complete(request)
-        with self._texts.writing(run.id, step.id, step.attempt) as emit:
-            return await stream(request, emit)
+        try:
+            if stream is None or self._texts is None or not shown or not self._texts.wanted(run.id):
+                return await model.complete(request)
+            with self._texts.writing(run.id, step.id, step.attempt) as emit:
+                return await stream(request, emit)
+        except (SystemExit, KeyboardInterrupt) as problem:
+            # One model does not end the worker of all the others.
+            raise RuntimeError(type(problem).__name__) from problem
 
     async def _begin(self, run: Run) -> list[NoteMessage]:
         summary, notes = self._history.summary, self._history.notes

@@ -6,8 +6,10 @@ conversation and short enough, else it goes out under its own call_id, which is 
 
 from __future__ import annotations
 
+import json
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -31,6 +33,8 @@ WIRE_ID_CHARACTERS_MAX = 40
 _WIRE_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 WIRE_NAME_CHARACTERS_MAX = 64
+COUNT_MAX = 10**12
+"""Of tokens, and of millionths of a dollar, that one answer may have cost: more is no count."""
 
 
 class AssistantBody(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -201,3 +205,52 @@ def _characters(message: WireMessage) -> int:
 
 def _text(content: object) -> str:
     return content if isinstance(content, str) else msgspec.json.encode(content).decode()
+
+
+def read_answer(answer: object, model: str) -> ModelResponse:
+    """What a model object answered, in the port's own form. It is paid for: what is odd about it is mended.
+
+    None is no text, no call, no usage; a call's arguments may be a mapping, or bytes; what cannot be counted is not.
+    Raises TypeError, naming `model`, for an answer or a call of another kind.
+    """
+    if not isinstance(answer, ModelResponse):
+        raise TypeError(f"the model {model!r} answered {type(answer).__name__}, not a ModelResponse")
+    return ModelResponse(
+        text=_told(answer.text),
+        calls=tuple(_read_call(part, model) for part in answer.calls or ()),
+        usage=_read_usage(answer.usage),
+        finish=_told(answer.finish) or "stop",
+        model=_told(answer.model),
+        reasoning=answer.reasoning if isinstance(answer.reasoning, str) else None,
+    )
+
+
+def _read_call(part: object, model: str) -> CallPart:
+    if not isinstance(part, CallPart):
+        raise TypeError(f"the model {model!r} answered a {type(part).__name__} among the calls of a ModelResponse")
+    given: object = part.arguments
+    if isinstance(given, Mapping):
+        given = json.dumps(given)
+    return CallPart(_told(part.wire_id), _told(part.name), _told(given))
+
+
+def _told(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return "" if value is None else str(value)
+
+
+def _read_usage(usage: object) -> Usage:
+    if not isinstance(usage, Usage):
+        return Usage()
+    cost: object = usage.cost_microdollars
+    tokens = (_counted(usage.input_tokens), _counted(usage.output_tokens))
+    return Usage(*tokens, cost_microdollars=None if cost is None else _counted(cost))
+
+
+def _counted(value: object) -> int:
+    if not isinstance(value, int | float) or value != value:
+        return 0
+    return int(min(max(value, 0), COUNT_MAX)) if value != math.inf else 0

@@ -21,6 +21,16 @@ PERFORMS_MAX = 1_000
 """How often one key may be performed again after it failed."""
 
 
+def business_key(call: object, key: str | None) -> str | None:
+    """The operation key of a call under the caller's `key`, else under the tool's own; None where neither names one.
+
+    Raises InvalidInput for what is no call, and for a key that the tool's function should not have made.
+    """
+    if not isinstance(call, ToolCall):
+        raise InvalidInput(f"perform takes a call, such as charge.call(amount_cents=900), not {call!r}")
+    return f"{call.tool.name}:{key}" if key is not None else call.tool.operation_key(call.arguments)
+
+
 async def performing_run(
     create: Callable[[NewRun], Awaitable[tuple[Run, bool]]], call: ToolCall, business_key: str | None, by: str
 ) -> Run:

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import msgspec
 
-from surefoot.core.policy import LEASE_SECONDS_DEFAULT
+from surefoot.core.policy import LEASE_SECONDS_DEFAULT, LEASE_SECONDS_MIN
 from surefoot.core.throttle import Throttle, read_throttle
 from surefoot.errors import InvalidInput
 from surefoot.vocabulary import language_of
 
 STORE_DEFAULT = "sqlite:///surefoot.db"
 TENANT_DEFAULT = "default"
-LEASE_SECONDS_MIN = 1.0
 CAPACITY = 128
 SERVICE_NAMES = ("public_url", "announce_url", "announce_secret", "github_webhook_secret", "evidence_secret")
 NAMES = ("store", "tenant", "lease_seconds", "capacity", "throttle", "secret", "tokens", "url", *SERVICE_NAMES)

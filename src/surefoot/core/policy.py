@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from surefoot.core.state import Attempt, EffectClass, Instant, Rules, Step
 
 LEASE_SECONDS_DEFAULT = 30.0
+LEASE_SECONDS_MIN = 1.0
 LEASE_MARGIN_FRACTION = 0.1
 """Share of a lease that a worker keeps as distance: it calls itself over that much earlier."""
 KEY_LIFETIME_MARGIN_FRACTION = 0.1

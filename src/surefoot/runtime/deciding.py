@@ -50,7 +50,7 @@ async def decide_about(ctx: Context, action_id: str, decision: Decision) -> Acti
 
     Raises NotFound, AlreadyDecided, NotAllowed (`action_expired`, `input_changed`), InvalidInput.
     """
-    if not decision.by.strip():
+    if not isinstance(decision.by, str) or not decision.by.strip():
         raise InvalidInput("a decision is somebody's: by=… names the person")
     check_key(decision.key)
     check_reason(decision.reason)

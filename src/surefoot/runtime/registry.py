@@ -154,7 +154,9 @@ class Tools:
             self.add(tool)
 
     def add(self, tool: RunnableTool) -> None:
-        """Know a tool."""
+        """Know a tool. Raises InvalidInput for what is none."""
+        if not hasattr(tool, "effect"):
+            raise InvalidInput(f"{tool!r} is no tool; write @tool(effect=…) above the function")
         if self.tools.get(tool.name) is tool:
             return
         self.tools[tool.name] = tool

@@ -1,0 +1,114 @@
+"""Model objects of users' own: what they answer is paid for, so it is read as far as it can be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+from surefoot import Agent, Operation, Receipt, Surefoot, effects, tool
+from surefoot.agent.model import AssistantMessage, CallPart, ModelRequest, ModelResponse, Usage
+from surefoot.snapshot import RunSnapshot
+
+WAIT_SECONDS = 30.0
+Answer = Callable[[], object]
+
+
+@tool(effect=effects.opaque)
+async def send(op: Operation, number: int = 1) -> Receipt:
+    """Send something."""
+    return Receipt(resource_id=f"sent {number}")
+
+
+class Odd:
+    """Answers whatever it was given, and says "done" once a call has its result."""
+
+    name = "odd"
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self.asked = 0
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """Answer."""
+        self.asked += 1
+        if any(isinstance(message, AssistantMessage) for message in request.messages):
+            return ModelResponse("done")
+        return self._answer()  # type: ignore[return-value]  # what users do
+
+
+async def _run(store_url: str, model: Odd, log: list[str]) -> tuple[RunSnapshot, int]:
+    async with Surefoot(store_url, [Agent("talker", model, "", [send])], worker=True, log=log.append) as sf:
+        run = await sf.wait((await sf.start("talker", "go")).id, timeout=WAIT_SECONDS)
+        stored = await sf.store.load(sf.tenant, run.id)
+    return run, stored.input_tokens + stored.output_tokens
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [
+        (None, 0),
+        (Usage(10**30, 1), 10**12 + 1),
+        (Usage(-50, 7), 7),
+        (Usage(1.6, 2), 3),  # type: ignore[arg-type]  # what users do
+        (Usage(math.nan, math.inf), 0),  # type: ignore[arg-type]
+        (Usage("12", None), 0),  # type: ignore[arg-type]
+        (Usage(3, 4, cost_microdollars=math.nan), 7),  # type: ignore[arg-type]
+        (Usage(3, 4, cost_microdollars=-(10**40)), 7),
+    ],
+)
+async def test_what_cannot_be_counted_is_not_counted(store_url: str, usage: Usage | None, tokens: int) -> None:
+    log: list[str] = []
+    model = Odd(lambda: ModelResponse("hello", usage=usage))  # type: ignore[arg-type]
+    run, counted = await _run(store_url, model, log)
+    assert (run.status, run.result, model.asked) == ("completed", {"text": "hello"}, 1)
+    assert counted == tokens and not log
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        CallPart(None, "send", '{"number": 2}'),  # type: ignore[arg-type]  # what users do
+        CallPart("1", "send", {"number": 2}),  # type: ignore[arg-type]
+        CallPart(7, "send", b'{"number": 2}'),  # type: ignore[arg-type]
+    ],
+)
+@pytest.mark.parametrize("text", ["", None])
+async def test_a_call_is_read_in_each_of_its_common_forms(store_url: str, part: CallPart, text: str | None) -> None:
+    log: list[str] = []
+    model = Odd(lambda: ModelResponse(text, [part], finish=None, model=None))  # type: ignore[arg-type]
+    run, _ = await _run(store_url, model, log)
+    assert (run.status, run.result, model.asked) == ("completed", {"text": "done"}, 2)
+    assert [step.external_resource_id for step in run.steps if step.type == "tool_call"] == ["sent 2"] and not log
+
+
+async def test_no_text_and_no_call_is_an_empty_answer(store_url: str) -> None:
+    model = Odd(lambda: ModelResponse(None, None))  # type: ignore[arg-type]
+    run, _ = await _run(store_url, model, [])
+    assert (run.status, run.result, model.asked) == ("completed", {"text": ""}, 1)
+
+
+@pytest.mark.parametrize("answer", ["hello", None, {"text": "hello"}, ModelResponse("", ("send",))])  # type: ignore[arg-type]
+async def test_an_answer_of_another_kind_says_so(store_url: str, answer: object) -> None:
+    log: list[str] = []
+    answers = iter([answer, ModelResponse("hello")])
+    model = Odd(lambda: next(answers))
+    run, _ = await _run(store_url, model, log)
+    assert (run.status, run.result, model.asked) == ("completed", {"text": "hello"}, 2)
+    assert len(log) == 1 and "the model 'odd' answered" in log[0] and "a ModelResponse" in log[0]
+
+
+@pytest.mark.parametrize("ending", [SystemExit, KeyboardInterrupt])
+async def test_a_model_does_not_end_the_worker(store_url: str, ending: type[BaseException]) -> None:
+    log: list[str] = []
+
+    def end_once() -> object:
+        if model.asked == 1:
+            raise ending(3)
+        return ModelResponse("hello")
+
+    model = Odd(end_once)
+    run, _ = await _run(store_url, model, log)
+    assert (run.status, run.result, model.asked) == ("completed", {"text": "hello"}, 2)
+    assert ending.__name__ in log[0]

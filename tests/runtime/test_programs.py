@@ -1,0 +1,76 @@
+"""What a program gives to Surefoot and to an agent: what could not work is refused at once, and says what to give."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from surefoot import Agent, Operation, Receipt, Surefoot, effects, tool
+from surefoot.errors import InvalidInput
+from surefoot.testing import FakeModel
+
+
+@tool(effect=effects.opaque)
+async def send(op: Operation) -> Receipt:
+    """Send something."""
+    return Receipt(resource_id="1")
+
+
+def _untouched() -> None:
+    """A function, and no tool."""
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"lease_seconds": 0}, "lease_seconds is 0: give seconds, at least 1"),
+        ({"lease_seconds": math.nan}, "lease_seconds is nan"),
+        ({"lease_seconds": math.inf}, "lease_seconds is inf"),
+        ({"lease_seconds": "30"}, "lease_seconds is '30'"),
+        ({"capacity": 0}, "capacity is 0"),
+        ({"capacity": 1.5}, "capacity is 1.5"),
+        ({"tenant": " "}, "tenant is a text that is not empty"),
+        ({"throttle": "rate=1"}, r"give Throttle\(rate="),
+        ({"log": None}, "log is None: give a function"),
+        ({"store": None}, "store is a URL such as sqlite:///app.db, not None"),
+        ({"agents": ["clerk"]}, r"'clerk' is no agent: give Agent\("),
+        ({"tools": [_untouched]}, r"is no tool; write @tool\(effect="),
+    ],
+)
+def test_a_setting_that_could_not_work_is_refused(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidInput, match=says):
+        Surefoot(**{"store": "sqlite:///never.db", **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"turns": 0}, "turns is a whole number, at least 1, not 0"),
+        ({"turns": "40"}, "turns is a whole number, at least 1, not '40'"),
+        ({"tokens": 0}, "tokens is a whole number"),
+        ({"tokens": math.nan}, "tokens is a whole number"),
+        ({"history_tokens": 1}, "history_tokens is a whole number, at least 200"),
+        ({"seconds": math.nan}, "seconds is a positive number, or left out for no bound, not nan"),
+        ({"seconds": math.inf}, "seconds is a positive number"),
+        ({"dollars": -1}, "dollars is a positive number"),
+        ({"model": None}, r"a model is a name such as .*, not None"),
+        ({"model": " "}, "a model is a name"),
+        ({"model": ["openai:gpt-5", 5]}, "a model is a name"),
+        ({"model": []}, "at least one model"),
+        ({"tools": [_untouched]}, r"agent 'clerk': .* is no tool; write @tool\(effect="),
+    ],
+)
+def test_an_agent_that_could_not_work_is_refused(given: dict[str, Any], says: str) -> None:
+    """A budget of NaN would bound nothing, and say nothing."""
+    with pytest.raises((TypeError, ValueError), match=says):
+        Agent(**{"name": "clerk", "model": FakeModel([]), **given})
+
+
+async def test_what_is_no_call_and_nobody_are_refused(store_url: str) -> None:
+    async with Surefoot(store_url) as sf:
+        with pytest.raises(InvalidInput, match=r"perform takes a call, such as charge\.call\("):
+            await sf.perform(send, key="1")  # type: ignore[arg-type]  # what users do
+        with pytest.raises(InvalidInput, match="a decision is somebody's"):
+            await sf.approve("act_1", by=None)  # type: ignore[arg-type]  # what users do

@@ -5,6 +5,7 @@ import html
 import json
 import textwrap
 import urllib.parse
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -202,6 +203,62 @@ def test_a_value_that_was_escaped_again_and_again_is_found(secret: str) -> None:
         for shown in (text, wrapped, repr(text), json.dumps({text: [wrapped]})):
             assert redactor.has_known(shown) == "KEY"
             assert "redacted:KEY" in redactor.text(shown) and redactor.has_known(redactor.text(shown)) is None
+
+
+def _json_of_others(text: str) -> str:
+    """JSON as .NET and Go write it."""
+    return json.dumps(text)[1:-1].translate({ord(c): f"\\u{ord(c):04X}" for c in "+&<>'`"})
+
+
+_WRITERS: dict[str, Callable[[str], str]] = {
+    "JSON of other writers": _json_of_others,
+    "all of it in JSON": lambda text: "".join(f"\\u{ord(c):04x}" for c in text),
+    "all of it in Python": lambda text: "".join(f"\\x{ord(c):02x}" for c in text),
+    "all of it in percent": lambda text: "".join(f"%{byte:02x}" for byte in text.encode()),
+    "HTML of other writers": lambda text: html.escape(text).replace("&#x27;", "&#39;").replace("&quot;", "&#34;"),
+    "all of it in HTML": lambda text: "".join(f"&#{ord(c)};" if ord(c) % 2 else f"&#x{ord(c):X};" for c in text),
+    "some of it": lambda text: "".join(f"\\u{ord(c):04x}" if n % 3 else c for n, c in enumerate(text)),
+    "in a log": lambda text: json.dumps({"line": json.dumps(_json_of_others(text))}),
+    "HTML in HTML": lambda text: html.escape("".join(f"&#{ord(c)};" for c in text)),
+    "a query in HTML": lambda text: html.escape("&" + urllib.parse.urlencode({"k": text})).replace("&amp;", "&#38;"),
+}
+
+
+@pytest.mark.parametrize("writer", _WRITERS)
+@pytest.mark.parametrize("secret", ["pass+word/9==&'<x>", "plain-secret-value"])
+def test_c055_writers_differ_in_what_they_escape(writer: str, secret: str) -> None:
+    redactor = Redactor({"KEY": secret})
+    text = f"before {_WRITERS[writer](secret)} between {_WRITERS[writer](secret)} after"
+    assert redactor.has_known(text) == "KEY"
+    out = redactor.text(text)
+    assert out == "before [redacted:KEY] between [redacted:KEY] after" or writer in ("in a log", "a query in HTML")
+    assert out.count("[redacted:KEY]") == 2 and redactor.has_known(out) is None
+    assert out.startswith("before ") and out.endswith(" after")
+    for step in (1, 2, 5, 50):
+        stream = RedactedStream(redactor)
+        shown = "".join(stream.feed(text[i : i + step]) for i in range(0, len(text), step)) + stream.end()
+        assert shown == out, step
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.text(alphabet="\\ux0061%&#;amp9seecrtf ", max_size=40), st.integers(1, 7))
+def test_any_escapes_may_come_in_pieces(text: str, step: int) -> None:
+    redactor = Redactor({"KEY": "secret", "OTHER": "a&pa%m"})
+    out = redactor.text(text)
+    assert redactor.has_known(out) is None
+    stream = RedactedStream(redactor)
+    assert "".join(stream.feed(text[i : i + step]) for i in range(0, len(text), step)) + stream.end() == out
+
+
+def test_escapes_of_honest_texts_are_left_as_they_are() -> None:
+    redactor = Redactor({"KEY": "pass+word/9"})
+    for text in (
+        "100% & more",
+        "%zz \\u12 &#x110000; &#; &nosuch; %ff%fe",
+        "\\u00e9t\\u00e9 &lt;b&gt;",
+        "C:\\users\\x",
+    ):
+        assert redactor.text(text) == text and redactor.has_known(text) is None
 
 
 OWN = "sft_mrswmylvnr2a_01m8ncxxvn8dnz5zjvsh5k5yqt_veck6uz2io4ujfsrodq26cp3vyox3ibawyhxb6sxvdjtip7km6yq"

@@ -2,7 +2,9 @@
 
 Redaction changes what is shown and recorded, never the bytes that are sent. A known value is found plain and as JSON,
 Python, HTML, percent, hexadecimal and base64 text (in all three alignments), also where whitespace was put inside it,
-and escaped any number of times over, as texts inside JSON inside a log are.
+and escaped any number of times over, as texts inside JSON inside a log are. Writers differ in what they escape (`+` is
+`\\u002B` in some JSON, `'` is `&#39;` in some HTML, and every letter may be): such texts are read back before they are
+searched.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 
@@ -55,7 +58,8 @@ class Redactor:
             return text
         if self._holds(text):
             text = self._compiled().sub(lambda match: f"[redacted:{self._forms[match[0]]}]", text)
-        return self._split_by_whitespace(text)
+        text = self._split_by_whitespace(text)
+        return self._escaped(text) if _may_be_escaped(text) else text
 
     def value(self, value: object) -> object:
         """A JSON value with `text` applied to its texts, keys and, where a secret is a number, its integers."""
@@ -68,13 +72,11 @@ class Redactor:
             return OWN
         if not self._forms:
             return None
-        if not self._holds(text):
-            squeezed = _squeezed(text)
-            if len(squeezed) == len(text) or not self._holds(squeezed):
-                return None
-            text = squeezed
-        match = self._compiled().search(text)
-        return self._forms[match[0]] if match else None
+        for written in _readings(text):
+            if self._holds(written):
+                match = self._compiled().search(written)
+                return self._forms[match[0]] if match else None
+        return None
 
     def maybe_begins(self, text: str) -> int:
         """The first place from which the rest of `text` may be the beginning of a known value, else its length.
@@ -87,6 +89,8 @@ class Redactor:
         first = len(text)
         for form in tuple(self._forms):
             first = min(first, _begin_of(form, joined, places, first), _begin_of(form, text, range(len(text)), first))
+        if _may_be_escaped(text) or text.endswith("\\"):
+            first = min(first, self._escape_begins(text, first))
         own = _own_beginning().search(text)
         if own is not None:
             first = min(first, own.start())
@@ -141,6 +145,30 @@ class Redactor:
             pattern = re.compile("|".join(re.escape(form) for form in ordered))
             self._pattern, self._compiled_forms = pattern, len(ordered)
         return pattern
+
+    def _escape_begins(self, text: str, none: int) -> int:
+        """The same for a text in which escapes are read back; the last of them may be there in part only."""
+        readings: list[tuple[str, Sequence[int]]] = [(text, range(len(text)))]
+        readings += [(written, [start for start, _ in spans]) for written, spans in _unescaped(text)]
+        first = none
+        for written, places in readings:
+            part = _escape_begun().search(written)
+            whole = written if part is None else written[: part.start()]
+            first = first if part is None else min(first, places[part.start()])
+            for form in tuple(self._forms):
+                first = min(first, _begin_of(form, whole, places, first))
+        return first
+
+    def _escaped(self, text: str) -> str:
+        for written, spans in reversed(_unescaped(text) if self._holds_unescaped(text) else []):
+            for match in reversed(list(self._compiled().finditer(written))):
+                start, end = spans[match.start()][0], spans[match.end() - 1][1]
+                text = f"{text[:start]}[redacted:{self._forms[match[0]]}]{text[end:]}"
+                return self._known(text)
+        return text
+
+    def _holds_unescaped(self, text: str) -> bool:
+        return any(self._holds(written) for written in _read_back(text))
 
     def _split_by_whitespace(self, text: str) -> str:
         # Wrapped base64, values broken over lines or escaped again: looked for without the gaps, cut out with them.
@@ -211,6 +239,87 @@ def _squeezed(text: str) -> str:
     first, *rest = text.split("\\")
     bare = [part[1:] if part[:1] in _ESCAPES else part for part in rest]
     return "".join("".join([first, *bare]).split())
+
+
+# ---- texts as other writers escape them
+
+READINGS_MAX = 3
+"""How many times over such an escape is read back: HTML in JSON in a log."""
+
+
+def _may_be_escaped(text: str) -> bool:
+    return "\\u" in text or "\\x" in text or "&" in text or "%" in text
+
+
+@cache
+def _escape() -> re.Pattern[str]:
+    return re.compile(
+        r"(?<!\\)\\+(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))|&#[xX]([0-9a-fA-F]{1,5});|&#([0-9]{1,6});"
+        r"|&(amp|lt|gt|quot|apos);|((?:%[0-9a-fA-F]{2})+)"
+    )
+
+
+@cache
+def _escape_begun() -> re.Pattern[str]:
+    """An escape at the end of a text of which more may come."""
+    return re.compile(
+        r"(?:(?<!\\)\\+(?:u[0-9a-fA-F]{0,3}|x[0-9a-fA-F]?)?|(?<!%[0-9a-fA-F]{2})(?:%[0-9a-fA-F]{2})*%[0-9a-fA-F]{0,2}"
+        r"|&(?:#(?:[xX][0-9a-fA-F]{0,5}|[0-9]{0,6})?|[a-z]{0,4})?)\Z"
+    )
+
+
+_NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+
+
+def _read(match: re.Match[str]) -> str:
+    """What an escape stands for; itself where it stands for nothing."""
+    json_, python, html_hex, html_number, named, percent = match.groups()
+    if named:
+        return _NAMED[named]
+    if percent:
+        return bytes.fromhex(percent.replace("%", "")).decode("utf-8", "replace")
+    code = int(html_number) if html_number else int(json_ or python or html_hex, 16)
+    return chr(code) if code <= sys.maxunicode else match[0]
+
+
+def _read_back(text: str) -> Iterator[str]:
+    """`text` with its escapes read back once, twice, and so on, as long as that changes it."""
+    for _ in range(READINGS_MAX):
+        written = _escape().sub(_read, text)
+        if written == text:
+            return
+        yield written
+        text = written
+
+
+def _readings(text: str) -> Iterator[str]:
+    """`text` in each of the ways in which a reader may take it."""
+    yield text
+    squeezed = _squeezed(text)
+    if len(squeezed) < len(text):
+        yield squeezed
+    if _may_be_escaped(text):
+        yield from _read_back(text)
+
+
+def _unescaped(text: str) -> list[tuple[str, list[tuple[int, int]]]]:
+    """The same as `_read_back`, each with the place in `text` that each of its characters comes from."""
+    found: list[tuple[str, list[tuple[int, int]]]] = []
+    spans = [(index, index + 1) for index in range(len(text))]
+    for _ in range(READINGS_MAX):
+        parts, places, done = [], [], 0
+        for match in _escape().finditer(text):
+            plain = _read(match)
+            parts += [text[done : match.start()], plain]
+            places += spans[done : match.start()]
+            places += [(spans[match.start()][0], spans[match.end() - 1][1])] * len(plain)
+            done = match.end()
+        written = "".join([*parts, text[done:]])
+        if written == text:
+            break
+        text, spans = written, [*places, *spans[done:]]
+        found.append((text, spans))
+    return found
 
 
 _ESCAPES = frozenset(("n", "r", "t"))

@@ -144,6 +144,14 @@ def test_a_story_that_fails_without_a_crash_says_so(cli: Cli) -> None:
     assert answer.code == 1 and _only(answer)["failures"] == [{"place": None, "passage": None, "what": "never"}]
 
 
+def test_a_double_answers_with_a_reply_and_is_told_where_it_does_not(cli: Cli) -> None:
+    double = "class Own(Counted):\n    def handle(self, request, now):\n        return {}\nmine = story(looks, Own)"
+    good = _proof(cli, double.format("super().handle(request, now).reply"))
+    assert good.code == 0
+    bad = _proof(cli, double.format("None"))
+    assert (bad.code, bad.error) == (2, "invalid_input") and "answers a request with a Reply" in bad.out
+
+
 def test_the_example_of_the_documentation_is_proved(cli: Cli) -> None:
     page = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
     block = next(code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "crash_points(" in code)

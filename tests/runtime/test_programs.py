@@ -74,3 +74,12 @@ async def test_what_is_no_call_and_nobody_are_refused(store_url: str) -> None:
             await sf.perform(send, key="1")  # type: ignore[arg-type]  # what users do
         with pytest.raises(InvalidInput, match="a decision is somebody's"):
             await sf.approve("act_1", by=None)  # type: ignore[arg-type]  # what users do
+
+
+async def test_a_known_secret_is_no_key(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key stands in every row of the call, and goes out to the target."""
+    monkeypatch.setenv("GITHUB_TOKEN", "a-token-that-is-known")
+    async with Surefoot(store_url) as sf:
+        with pytest.raises(InvalidInput, match="holds the secret GITHUB_TOKEN"):
+            await sf.perform(send.call(), key="invoice a-token-that-is-known")
+        assert not await sf.store.run_ids(sf.tenant)

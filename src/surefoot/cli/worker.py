@@ -99,9 +99,11 @@ async def until_over(sf: Surefoot, worker: Worker, told: asyncio.Event, told_of:
             return "idle"
         tick = asyncio.ensure_future(sf.doors.clock.sleep(TICK_SECONDS))
         stop = asyncio.ensure_future(told.wait())
-        await asyncio.wait({tick, stop}, return_when=asyncio.FIRST_COMPLETED)
-        tick.cancel()
-        stop.cancel()
+        try:
+            await asyncio.wait({tick, stop}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            tick.cancel()
+            stop.cancel()
         await told_of.tell()
     return "told"
 

@@ -101,9 +101,11 @@ class Worker:
         if drives:
             timer = asyncio.ensure_future(self.ctx.doors.clock.sleep(seconds))
             every = asyncio.ensure_future(_all_ended(drives))
-            await asyncio.wait({every, timer}, return_when=asyncio.FIRST_COMPLETED)
-            for waiting in (timer, every):
-                waiting.cancel()
+            try:
+                await asyncio.wait({every, timer}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for waiting in (timer, every):
+                    waiting.cancel()
 
     def wake(self, run_id: str | None = None) -> None:
         """Something in this process may have made a run ready; `run_id` names one that is perhaps driven here."""
@@ -162,9 +164,11 @@ class Worker:
         self._wake.clear()
         woken = asyncio.ensure_future(self._wake.wait())
         foreign = asyncio.ensure_future(self.ctx.store.foreign_changed(seen, delay))
-        await asyncio.wait({woken, foreign}, return_when=asyncio.FIRST_COMPLETED)
-        for waiting in (woken, foreign):
-            waiting.cancel()
+        try:
+            await asyncio.wait({woken, foreign}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for waiting in (woken, foreign):
+                waiting.cancel()
         if self.ctx.store.foreign_count() > seen:
             await self._poke_changed()
 

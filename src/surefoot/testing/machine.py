@@ -19,7 +19,7 @@ from surefoot.doors import Doors
 from surefoot.testing.clock import ManualClock
 from surefoot.testing.loop import VirtualLoop
 from surefoot.testing.virtual import Network, Sent, VirtualHttp
-from surefoot.testing.wire import Outcome, WireRequest
+from surefoot.testing.wire import Outcome, Reply, WireRequest
 
 When = Literal["before", "after"]
 POLL_SECONDS = 0.05
@@ -48,8 +48,8 @@ class Stalled(AssertionError):
 class Target(Protocol):
     """What stands outside: a `World`, or a double of one's own. Times are seconds since 1970."""
 
-    def handle(self, request: WireRequest, now: float) -> Outcome:
-        """A request arrived at `now`."""
+    def handle(self, request: WireRequest, now: float) -> Outcome | Reply:
+        """A request arrived at `now`. A Reply goes back at once; an Outcome may be late, cut off, or never come."""
         ...
 
     def due(self, now: float) -> None:

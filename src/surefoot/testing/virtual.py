@@ -11,8 +11,9 @@ import httpcore
 import msgspec
 
 from surefoot.effects import NotSent
+from surefoot.errors import InvalidInput
 from surefoot.http_wire import Gate
-from surefoot.testing.wire import Outcome, WireRequest
+from surefoot.testing.wire import Outcome, Reply, WireRequest
 
 if TYPE_CHECKING:
     from surefoot.doors import Clock, Doors, HttpTransport, Timed
@@ -76,7 +77,7 @@ class RandomNetwork(Network):
 class Serves(Protocol):
     """What answers requests: a World, or a double of the user's own."""
 
-    def handle(self, request: WireRequest, now: float) -> Outcome:
+    def handle(self, request: WireRequest, now: float) -> Outcome | Reply:
         """What becomes of a request that arrives at `now`."""
         ...
 
@@ -213,6 +214,15 @@ class _Transport:
         self._connected = True
 
 
+def _outcome(given: object, number: int, now: float) -> Outcome:
+    if isinstance(given, Reply):
+        return Outcome(number, given, now)
+    if not isinstance(given, Outcome):
+        text = "a double answers a request with a Reply, or with an Outcome where the reply is late or lost"
+        raise InvalidInput(f"{text} (surefoot.testing.wire), not with {type(given).__name__}")
+    return given
+
+
 def send(process: Sender, sent: Sent, trip: Trip) -> asyncio.Future[Outcome]:
     """The bytes have left: the request arrives whatever becomes of the process. The future gets its outcome."""
     machine, wire = process.machine, sent.wire
@@ -223,7 +233,9 @@ def send(process: Sender, sent: Sent, trip: Trip) -> asyncio.Future[Outcome]:
     def arrive() -> None:
         machine.under_way -= 1
         machine.stir()
-        outcome = machine.target.handle(wire, machine.clock.true_wall)
+        now = machine.clock.true_wall
+        arrived = sum(1 for other in machine.sent if other.request)
+        outcome = _outcome(machine.target.handle(wire, now), arrived + 1, now)
         sent.request, sent.outcome = outcome.request, outcome
         machine.say(f"{process.name} -> {wire.method} {wire.target}: {told(outcome)}")
         if outcome.at is not None:

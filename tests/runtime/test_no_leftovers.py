@@ -1,0 +1,41 @@
+"""A program that closes surefoot has nothing of it left on its loop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+from surefoot import Agent, Operation, Receipt, Surefoot, effects, tool
+from surefoot.testing import FakeModel
+from tests.support import eventually
+
+
+@tool(effect=effects.opaque, approval="always")
+async def send(op: Operation) -> Receipt:
+    """Send something."""
+    return Receipt(resource_id="1")
+
+
+def _rests(ours: set[asyncio.Task[object]]) -> bool:
+    """Whether something on the loop waits for an event, as a worker does that has nothing to do."""
+    return any("Event.wait" in repr(task.get_coro()) for task in asyncio.all_tasks() - ours)
+
+
+async def test_closing_leaves_no_task_behind(store_url: str) -> None:
+    """A task that nobody ended is destroyed with its worker, and the loop complains to whoever runs the program."""
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context["message"]))
+    ours = asyncio.all_tasks()
+    agent = Agent("sender", FakeModel([[("send", {})], "sent"]), "", [send])
+    for number in range(6):
+        async with Surefoot(store_url, [agent], worker=True, log=lambda line: None) as sf:
+            run = await sf.start("sender", "Send it.", key=str(number))
+            await sf.wait(run.id)
+            worker = sf.worker
+            assert worker is not None
+            await eventually(lambda worker=worker: not worker.drivers and _rests(ours), "a worker with nothing to do")  # type: ignore[misc]  # the loop's own
+        del worker
+        del sf
+        gc.collect()
+        await eventually(lambda: asyncio.all_tasks() <= ours, "the end of every task", seconds_max=2.0)
+    assert not complaints

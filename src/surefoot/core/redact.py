@@ -12,10 +12,10 @@ from __future__ import annotations
 import base64
 import json
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 
+from surefoot.core.escapes import escape_begun, may_be_escaped, read_back, unescaped
 from surefoot.core.text import clean_text, cut
 
 SECRET_CHARACTERS_MIN = 6
@@ -59,7 +59,7 @@ class Redactor:
         if self._holds(text):
             text = self._compiled().sub(lambda match: f"[redacted:{self._forms[match[0]]}]", text)
         text = self._split_by_whitespace(text)
-        return self._escaped(text) if _may_be_escaped(text) else text
+        return self._escaped(text) if may_be_escaped(text) else text
 
     def value(self, value: object) -> object:
         """A JSON value with `text` applied to its texts, keys and, where a secret is a number, its integers."""
@@ -89,7 +89,7 @@ class Redactor:
         first = len(text)
         for form in tuple(self._forms):
             first = min(first, _begin_of(form, joined, places, first), _begin_of(form, text, range(len(text)), first))
-        if _may_be_escaped(text) or text.endswith("\\"):
+        if may_be_escaped(text) or text.endswith("\\"):
             first = min(first, self._escape_begins(text, first))
         own = _own_beginning().search(text)
         if own is not None:
@@ -149,10 +149,10 @@ class Redactor:
     def _escape_begins(self, text: str, none: int) -> int:
         """The same for a text in which escapes are read back; the last of them may be there in part only."""
         readings: list[tuple[str, Sequence[int]]] = [(text, range(len(text)))]
-        readings += [(written, [start for start, _ in spans]) for written, spans in _unescaped(text)]
+        readings += [(written, [start for start, _ in spans]) for written, spans in unescaped(text)]
         first = none
         for written, places in readings:
-            part = _escape_begun().search(written)
+            part = escape_begun().search(written)
             whole = written if part is None else written[: part.start()]
             first = first if part is None else min(first, places[part.start()])
             for form in tuple(self._forms):
@@ -160,7 +160,7 @@ class Redactor:
         return first
 
     def _escaped(self, text: str) -> str:
-        for written, spans in reversed(_unescaped(text) if self._holds_unescaped(text) else []):
+        for written, spans in reversed(unescaped(text) if self._holds_unescaped(text) else []):
             for match in reversed(list(self._compiled().finditer(written))):
                 start, end = spans[match.start()][0], spans[match.end() - 1][1]
                 text = f"{text[:start]}[redacted:{self._forms[match[0]]}]{text[end:]}"
@@ -168,7 +168,7 @@ class Redactor:
         return text
 
     def _holds_unescaped(self, text: str) -> bool:
-        return any(self._holds(written) for written in _read_back(text))
+        return any(self._holds(written) for written in read_back(text))
 
     def _split_by_whitespace(self, text: str) -> str:
         # Wrapped base64, values broken over lines or escaped again: looked for without the gaps, cut out with them.
@@ -241,85 +241,14 @@ def _squeezed(text: str) -> str:
     return "".join("".join([first, *bare]).split())
 
 
-# ---- texts as other writers escape them
-
-READINGS_MAX = 3
-"""How many times over such an escape is read back: HTML in JSON in a log."""
-
-
-def _may_be_escaped(text: str) -> bool:
-    return "\\u" in text or "\\x" in text or "&" in text or "%" in text
-
-
-@cache
-def _escape() -> re.Pattern[str]:
-    return re.compile(
-        r"(?<!\\)\\+(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))|&#[xX]([0-9a-fA-F]{1,5});|&#([0-9]{1,6});"
-        r"|&(amp|lt|gt|quot|apos);|((?:%[0-9a-fA-F]{2})+)"
-    )
-
-
-@cache
-def _escape_begun() -> re.Pattern[str]:
-    """An escape at the end of a text of which more may come."""
-    return re.compile(
-        r"(?:(?<!\\)\\+(?:u[0-9a-fA-F]{0,3}|x[0-9a-fA-F]?)?|(?<!%[0-9a-fA-F]{2})(?:%[0-9a-fA-F]{2})*%[0-9a-fA-F]{0,2}"
-        r"|&(?:#(?:[xX][0-9a-fA-F]{0,5}|[0-9]{0,6})?|[a-z]{0,4})?)\Z"
-    )
-
-
-_NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
-
-
-def _read(match: re.Match[str]) -> str:
-    """What an escape stands for; itself where it stands for nothing."""
-    json_, python, html_hex, html_number, named, percent = match.groups()
-    if named:
-        return _NAMED[named]
-    if percent:
-        return bytes.fromhex(percent.replace("%", "")).decode("utf-8", "replace")
-    code = int(html_number) if html_number else int(json_ or python or html_hex, 16)
-    return chr(code) if code <= sys.maxunicode else match[0]
-
-
-def _read_back(text: str) -> Iterator[str]:
-    """`text` with its escapes read back once, twice, and so on, as long as that changes it."""
-    for _ in range(READINGS_MAX):
-        written = _escape().sub(_read, text)
-        if written == text:
-            return
-        yield written
-        text = written
-
-
 def _readings(text: str) -> Iterator[str]:
     """`text` in each of the ways in which a reader may take it."""
     yield text
     squeezed = _squeezed(text)
     if len(squeezed) < len(text):
         yield squeezed
-    if _may_be_escaped(text):
-        yield from _read_back(text)
-
-
-def _unescaped(text: str) -> list[tuple[str, list[tuple[int, int]]]]:
-    """The same as `_read_back`, each with the place in `text` that each of its characters comes from."""
-    found: list[tuple[str, list[tuple[int, int]]]] = []
-    spans = [(index, index + 1) for index in range(len(text))]
-    for _ in range(READINGS_MAX):
-        parts, places, done = [], [], 0
-        for match in _escape().finditer(text):
-            plain = _read(match)
-            parts += [text[done : match.start()], plain]
-            places += spans[done : match.start()]
-            places += [(spans[match.start()][0], spans[match.end() - 1][1])] * len(plain)
-            done = match.end()
-        written = "".join([*parts, text[done:]])
-        if written == text:
-            break
-        text, spans = written, [*places, *spans[done:]]
-        found.append((text, spans))
-    return found
+    if may_be_escaped(text):
+        yield from read_back(text)
 
 
 _ESCAPES = frozenset(("n", "r", "t"))

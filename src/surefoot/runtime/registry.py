@@ -154,9 +154,7 @@ class Tools:
             self.add(tool)
 
     def add(self, tool: RunnableTool) -> None:
-        """Know a tool. Raises InvalidInput for what is none."""
-        if not hasattr(tool, "effect"):
-            raise InvalidInput(f"{tool!r} is no tool; write @tool(effect=…) above the function")
+        """Know a tool."""
         if self.tools.get(tool.name) is tool:
             return
         self.tools[tool.name] = tool
@@ -186,7 +184,9 @@ class Registry(Tools):
         self._ambiguous: set[str] = set()
 
     def add(self, tool: RunnableTool) -> None:
-        """Know a tool for `perform`. Raises InvalidInput where another function was declared under its name."""
+        """Know a tool for `perform`. Raises InvalidInput for what is none, and for another function under its name."""
+        if not hasattr(tool, "effect"):
+            raise InvalidInput(f"{tool!r} is no tool; write @tool(effect=…) above the function")
         known = self.tools.get(tool.name)
         if known is not None and tool.name in self._declared and known.place != tool.place:
             raise InvalidInput(

@@ -48,3 +48,34 @@ async def test_calls_are_stopped_before_a_lease_ends_that_cannot_be_renewed(sim:
     (step,) = calls_of(run)
     assert (run.status, step.status, step.attempt) == ("waiting_for_user", "outcome_unknown", 1)
     assert any("its lease was not renewed in time" in line for line in sim.lines)
+
+
+@story
+async def test_a_worker_that_wins_the_next_lease_of_a_run_ends_its_own_driver_under_the_old_one(sim: Sim) -> None:
+    began, stopped = asyncio.Event(), asyncio.Event()
+
+    @tool(effect=effects.opaque, timeout=600)
+    async def send(op: Operation) -> Receipt:
+        """Send something slowly."""
+        began.set()
+        try:
+            await sim.pass_time(300)
+        finally:
+            stopped.set()
+        return Receipt(resource_id="1")
+
+    async with sim.surefoot(sim.agent([[("send", {})], "done"], send), lease_seconds=LEASE_SECONDS) as sf:
+        run = await sf.start("reviewer", "Send it.")
+        await began.wait()
+        assert sf.worker is not None
+        old = sf.worker.drivers[run.id]
+        assert old.handle.token is not None
+        # As where the process was stopped for longer than its lease: it claims before it has tried to renew.
+        await sf.store.release(sf.tenant, run.id, old.handle.token)
+        await stopped.wait()
+        run = await sf.wait(run.id)
+        drives = sf.worker._drives
+        await sim.until(lambda: old not in drives, 60.0)
+        assert old.held.lost and sf.worker.drivers.get(run.id) is not old
+    (step,) = calls_of(run)
+    assert (run.status, step.status, step.attempt) == ("waiting_for_user", "outcome_unknown", 1)

@@ -66,7 +66,7 @@ class Worker:
         self._throttles = Throttles(ctx.store, ctx.doors.clock, ctx.tenant_id, worker_id, ctx.lease_s, throttle)
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._drives: dict[str, asyncio.Task[None]] = {}
+        self._drives: dict[Driver, asyncio.Task[None]] = {}
         self._failures: dict[str, int] = {}
 
     # Life
@@ -212,11 +212,14 @@ class Worker:
     def drive(self, driver: Driver, begun: Sequence[str] = ()) -> None:
         """Begin to drive. `begun` are steps whose intents were committed for it, and acknowledged."""
         run_id = driver.handle.run.id
+        earlier = self.drivers.get(run_id)
+        if earlier is not None:
+            # Its lease is over, and it has not been told yet: this worker has won the next one.
+            earlier.lose()
         self.drivers[run_id] = driver
         if self.on_drive is not None:
             self.on_drive(run_id)
-        task = asyncio.get_running_loop().create_task(self._drive(driver, begun))
-        self._drives[run_id] = task
+        self._drives[driver] = asyncio.get_running_loop().create_task(self._drive(driver, begun))
 
     def _cannot_drive(self, run: Run) -> str | None:
         if self._loops(run) is None:
@@ -238,8 +241,9 @@ class Worker:
                 await self._undriven(driver, failure)
             finally:
                 # Whatever went wrong: a driver that is forgotten here would have its lease renewed for ever.
-                self.drivers.pop(run_id, None)
-                self._drives.pop(run_id, None)
+                if self.drivers.get(run_id) is driver:
+                    del self.drivers[run_id]
+                self._drives.pop(driver, None)
                 self._wake.set()
 
     async def _undriven(self, driver: Driver, failure: BaseException | None) -> None:

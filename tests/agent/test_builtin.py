@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
 from surefoot import Agent, Surefoot, ask_person, sleep
+from surefoot.agent.answers import check_answer, schema_fault
 from surefoot.errors import AlreadyDecided, InvalidInput
 from surefoot.testing.model import FakeModel, Step
 
@@ -63,6 +67,55 @@ async def test_a_question_that_is_no_question_is_told_to_the_model(store_url: st
         ended = await sf.wait(run.id, timeout=WAIT_SECONDS)
         assert ended.status == "completed"
         assert ended.steps[1].status == "failed" and ended.steps[1].error_code == "limit"
+
+
+async def test_a_schema_of_a_model_is_fetched_from_nowhere(store_url: str, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append((await reader.readline()).decode())
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        writer.close()
+
+    (tmp_path / "schema.json").write_text("{}")
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    there = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    schemas: list[dict[str, object]] = [
+        {"$ref": f"{there}a"},
+        {"$ref": f"file://{tmp_path}/schema.json"},
+        {"properties": {"a": {"items": [{"$dynamicRef": f"{there}b"}]}}},
+        {"$id": there, "$ref": "c"},
+        {"$ref": "#"},
+        {"$ref": "#/nowhere"},
+        {"anyOf": [{"$defs": {"x": {"$ref": "#"}}}]},
+    ]
+    calls: Step = [("ask_person", {"question": f"{n}?", "answer_schema": schema}) for n, schema in enumerate(schemas)]
+    async with Surefoot(store_url, [_agent([calls, "done"])], worker=True, log=lambda line: None) as sf:
+        run = await sf.wait((await sf.start("helper", "go")).id, timeout=WAIT_SECONDS)
+    assert run.status == "completed"
+    assert [step.error_code for step in run.steps if step.tool_name == "ask_person"] == ["limit"] * len(schemas)
+    with pytest.raises(InvalidInput, match="cancel the run"):
+        await asyncio.to_thread(check_answer, {"$ref": f"{there}a"}, "x")
+    with pytest.raises(InvalidInput, match="cancel the run"):
+        check_answer({"$ref": "#"}, "x")
+    server.close()
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "fault"),
+    [
+        ({"type": "string", "pattern": "^(a+)+$"}, "has no 'pattern'"),
+        ({"additionalProperties": {"patternProperties": {"(a+)+$": True}}}, "has no 'patternProperties'"),
+        ({"not": {"$recursiveRef": "#"}}, "without '$recursiveRef'"),
+        ({"properties": {"pattern": {"type": "string"}, "$ref": {"enum": [{"$ref": "http://x"}]}}}, None),
+        ({"const": {"pattern": "x"}, "examples": [{"$ref": "y"}]}, None),
+        ({"$defs": {"pattern": {"type": "string"}}}, None),
+    ],
+)
+def test_a_schema_has_no_references_and_no_patterns(schema: dict[str, object], fault: str | None) -> None:
+    found = schema_fault(schema)
+    assert found is None if fault is None else fault in str(found)
 
 
 async def test_a_sleep_goes_on_in_another_process(store_url: str) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import msgspec
 
 from surefoot import effects
+from surefoot.agent.answers import schema_fault
 from surefoot.agent.tools import DECLARED, Arguments, Tool, tool
 from surefoot.core.state import WaitsFor
-from surefoot.errors import InvalidInput
 from surefoot.runtime.questions import SIGNAL_NAME_CHARACTERS_MAX, signal_name, signal_seconds, signal_shown
 from surefoot.runtime.registry import rules_of
 
@@ -26,21 +26,7 @@ def _question_fault(arguments: Arguments) -> str | None:
         return f"choices are 1 to {CHOICES_MAX} texts, or left out"
     if choices is not None and arguments.get("answer_schema") is not None:
         return "give either choices or answer_schema, not both"
-    return _schema_fault(arguments.get("answer_schema"))
-
-
-def _schema_fault(schema: object) -> str | None:
-    if schema is None:
-        return None
-    if not isinstance(schema, dict):
-        return "answer_schema is a JSON schema: an object"
-    from jsonschema import Draft202012Validator, SchemaError  # loaded with the first schema, not with the package
-
-    try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as problem:
-        return f"answer_schema is not a JSON schema: {problem.message}"
-    return None
+    return schema_fault(arguments.get("answer_schema"))
 
 
 @tool(
@@ -147,16 +133,3 @@ def question_shown(candidate: Tool, arguments: Mapping[str, object]) -> dict[str
     choices = arguments.get("choices")
     schema = arguments.get("answer_schema") or ({"enum": choices} if choices is not None else {"type": "string"})
     return {"text": arguments["question"], "choices": choices, "schema": schema}
-
-
-def check_answer(schema: object, value: object) -> None:
-    """Raises InvalidInput (`answer_does_not_fit`) for an answer that does not fit the question's schema."""
-    from jsonschema import Draft202012Validator
-
-    assert isinstance(schema, dict), "checked when the question was asked"
-    problem = next(iter(Draft202012Validator(schema).iter_errors(value)), None)
-    if problem is not None:
-        raise InvalidInput(
-            f"the answer does not fit the question: {problem.message}; look at the schema in its preview",
-            code="answer_does_not_fit",
-        )

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 import msgspec
 
-from surefoot.agent.builtin import check_answer
+from surefoot.agent.answers import check_answer
 from surefoot.core.facts import check_id, check_link
 from surefoot.core.people import Decision
 from surefoot.core.values import canonical

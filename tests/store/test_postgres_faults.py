@@ -220,7 +220,7 @@ async def test_secrets_of_the_url_are_told_to_nobody(place: Place) -> None:
 
 async def test_the_keyring_has_to_be_given(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SUREFOOT_SECRET")
-    with pytest.raises(StoreUnavailable, match="SUREFOOT_SECRET"):
+    with pytest.raises(InvalidInput, match="set SUREFOOT_SECRET"):
         async with Surefoot(place.url):
             pass
     gc.collect()  # a connection that was left open says so here

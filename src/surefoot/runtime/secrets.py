@@ -7,7 +7,7 @@ import os
 from surefoot.core.marker import Keyring
 from surefoot.core.redact import Redactor
 from surefoot.doors import Entropy
-from surefoot.errors import StoreUnavailable
+from surefoot.errors import InvalidInput, StoreUnavailable
 
 SECRET_BYTES = 32
 KNOWN_NAMES = (
@@ -60,12 +60,16 @@ def _parts(name: str, value: str) -> list[str]:
 def load_keyring(secret: str | None, beside: str | None, entropy: Entropy, redactor: Redactor) -> Keyring:
     """The keyring of SUREFOOT_SECRET; unset, it is made once and kept beside the SQLite file with mode 0600.
 
-    Raises InvalidInput for a text that is too short, StoreUnavailable where the file cannot be kept.
+    Raises InvalidInput for a text that is too short, or none where there has to be one, StoreUnavailable where the file
+    cannot be kept.
     """
     if secret:
         return _known(secret, redactor)
     if beside is None:
-        raise StoreUnavailable("set SUREFOOT_SECRET: this store has no place to keep a keyring beside it")
+        raise InvalidInput(
+            "set SUREFOOT_SECRET, the same for every process: this store has no place to keep a keyring beside it",
+            code="bad_setting",
+        )
     path = beside + ".secret"
     try:
         return _known(_read_or_make(path, entropy), redactor)

@@ -15,7 +15,8 @@ _UNKNOWN_OPTION = (
     "or a value that does not fit. Correct it, or take it out"
 )
 _ADVICE = {
-    "25006": "the server takes no writes (a standby, or a primary that is being replaced). Connect to the primary",
+    "25006": "the server takes no writes (a standby, a primary that is being replaced, or "
+    "default_transaction_read_only of the database or the user). Connect to the primary, or let this user write",
     "28": "the server does not let this user in. Check user and password in the store's URL, and pg_hba.conf",
     "3D000": "there is no such database. Create it: createdb NAME",
     "3F000": "there is no such schema. Create it, or change the search_path in the store's URL",

@@ -141,6 +141,8 @@ class Surefoot(Decisions):
         )
         for tool in DECLARED.values():
             self._registry.offer(tool)
+        for name in self._registry.credentials:
+            secrets.get(name)
         if self._claims:
             await self._working()
             self._scheduler = Scheduler(self.context, self._schedules, self.start)

@@ -74,6 +74,8 @@ async def test_what_is_no_call_and_nobody_are_refused(store_url: str) -> None:
             await sf.perform(send, key="1")  # type: ignore[arg-type]  # what users do
         with pytest.raises(InvalidInput, match="a decision is somebody's"):
             await sf.approve("act_1", by=None)  # type: ignore[arg-type]  # what users do
+        with pytest.raises(InvalidInput, match=r"status is one of waiting, .*, not 'wating'"):
+            await sf.actions(status="wating")
 
 
 async def test_a_known_secret_is_no_key(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,3 +85,20 @@ async def test_a_known_secret_is_no_key(store_url: str, monkeypatch: pytest.Monk
         with pytest.raises(InvalidInput, match="holds the secret GITHUB_TOKEN"):
             await sf.perform(send.call(), key="invoice a-token-that-is-known")
         assert not await sf.store.run_ids(sf.tenant)
+
+
+async def test_a_secret_that_a_tool_declares_is_known_before_its_first_call(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @tool(effect=effects.opaque, credential="PAY_TOKEN_OF_OURS")
+    async def pay(op: Operation) -> Receipt:
+        """Pay."""
+        return Receipt(resource_id=op.secret("PAY_TOKEN_OF_OURS"))
+
+    monkeypatch.setenv("PAY_TOKEN_OF_OURS", "pay-token-of-ours")
+    agent = Agent("clerk", FakeModel(["It is pay-token-of-ours."]), "", [pay])
+    async with Surefoot(store_url, [agent], worker=True, log=lambda line: None) as sf:
+        run = await sf.wait((await sf.start("clerk", "Is pay-token-of-ours right?")).id)
+        said = [message.body for message in await sf.messages(run.id)]
+    assert run.result == {"text": "It is [redacted:PAY_TOKEN_OF_OURS]."}
+    assert len(said) == 2 and not any(b"pay-token-of-ours" in body for body in said)

@@ -9,6 +9,7 @@ import msgspec
 from surefoot.agent.answers import check_answer
 from surefoot.core.facts import check_id, check_link
 from surefoot.core.people import Decision
+from surefoot.core.state import ActionStatus
 from surefoot.core.values import canonical
 from surefoot.errors import InvalidInput
 from surefoot.runtime.context import Context
@@ -28,7 +29,14 @@ class Decisions(ABC):
     async def _decide(self, action_id: str, decision: Decision) -> ActionRow: ...
 
     async def actions(self, *, status: str | None = None, run_id: str | None = None) -> list[ActionRow]:
-        """Questions to people, oldest first; those of a run with those of the runs that work for it."""
+        """Questions to people, oldest first; those of a run with those of the runs that work for it.
+
+        `status` is waiting, approved, rejected or expired. Raises InvalidInput for another one.
+        """
+        statuses = [known.value for known in ActionStatus]
+        if status is not None and status not in statuses:
+            # An empty inbox would be a wrong answer to a word that was mistyped.
+            raise InvalidInput(f"status is one of {', '.join(statuses)}, not {status!r}")
         return await self.context.store.actions(self.context.tenant_id, status=status, run_id=run_id, below=True)
 
     async def approve(

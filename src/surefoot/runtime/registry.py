@@ -202,6 +202,12 @@ class Registry(Tools):
         for tool in self._agents[agent].tools.values():
             self.offer(tool)
 
+    @property
+    def credentials(self) -> frozenset[str]:
+        """The names of the secrets that tools act with: their values are known to redaction before any call."""
+        known = (tool for tools in (self, *self._agents.values()) for tool in tools.tools.values())
+        return frozenset(tool.credential for tool in known if tool.credential)
+
     def offer(self, tool: RunnableTool) -> None:
         """Know a tool for `perform` where its name is clear and nobody has declared another."""
         if tool.name in self._declared or tool.name in self._ambiguous:

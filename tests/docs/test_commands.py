@@ -77,3 +77,9 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def _anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
+def test_the_readme_names_every_setting_of_the_project_file(name: str) -> None:
+    listed = text_of(name).partition("`[tool.surefoot]`")[2].partition("Surefoot(")[0]
+    assert re.findall(r"`([a-z_]+)`", listed) == list(NAMES)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -15,6 +16,7 @@ import psycopg
 import pytest
 
 from surefoot.doors import SystemClock
+from surefoot.errors import StoreError
 from surefoot.store.postgres import PostgresStore
 from tests.places import Place, database_of
 from tests.store.build import TENANT, Story
@@ -30,7 +32,7 @@ SETTINGS = """[databases]
 unix_socket_dir = {folder}
 listen_port = 6432
 auth_type = any
-pool_mode = transaction
+pool_mode = {mode}
 default_pool_size = 3
 logfile = {folder}/log
 pidfile = {folder}/pid
@@ -49,12 +51,19 @@ def program() -> str:
 
 @pytest.fixture
 def pooled(place: Place) -> Iterator[str]:
+    """The URL of the test's database by way of a pgbouncer in transaction mode."""
+    with pooler(place, "transaction") as url:
+        yield url
+
+
+@contextmanager
+def pooler(place: Place, mode: str) -> Iterator[str]:
     """The URL of the test's database by way of a pgbouncer."""
     server = parse_qs(urlsplit(place.url).query)["host"][0]
     owner = "nobody" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
     with tempfile.TemporaryDirectory(prefix="surefoot-pooler-") as name:
         folder = Path(name)
-        (folder / "pgbouncer.ini").write_text(SETTINGS.format(server=server, folder=folder))
+        (folder / "pgbouncer.ini").write_text(SETTINGS.format(server=server, folder=folder, mode=mode))
         if os.geteuid() == 0:
             for path in (folder, folder / "pgbouncer.ini"):
                 shutil.chown(path, owner)
@@ -108,3 +117,25 @@ async def test_a_pooler_is_found_out_and_settings_hold_behind_it(pooled: str) ->
     await store.changed(store.change_count(), 0.5)
     assert store._listener is not None and not store._listener.listens
     await store.close()
+
+
+async def test_session_mode_is_used_as_transaction_mode_is(place: Place) -> None:
+    with pooler(place, "session") as url:
+        store = PostgresStore(url, SystemClock())
+        await store.open()
+        assert (await store._links.writer()).pooled
+        await Story.begin(store)
+        assert await store.run_ids(TENANT)
+        await store.close()
+
+
+async def test_statement_mode_is_told_apart(place: Place) -> None:
+    with pooler(place, "statement") as url, pytest.raises(StoreError, match="pool_mode = transaction"):
+        store = PostgresStore(url, SystemClock())
+        await store.open()
+        await store.close()
+
+
+async def test_a_setting_that_is_not_passed_on_is_told_where_to_put_it(pooled: str) -> None:
+    with pytest.raises(StoreError, match="ALTER ROLE name SET search_path"):
+        await PostgresStore(f"{pooled}&options=-csearch_path%3Dother", SystemClock()).open()

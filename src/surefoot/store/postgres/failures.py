@@ -29,10 +29,19 @@ _ADVICE = {
     "55P03": "another transaction has held a lock for too long. End it (see pg_stat_activity)",
     "57P03": "the server is starting or stopping. Try again",
 }
-_NOT_PASSED_ON = (
-    "a pooler stands in between and does not pass a setting of the store's URL on. Give it to the user instead, such "
-    "as ALTER ROLE name SET search_path = schema"
+_POOLERS = (
+    (
+        "startup parameter",
+        "a pooler stands in between and does not pass a setting of the store's URL on. Give it to the user instead, "
+        "such as ALTER ROLE name SET search_path = schema",
+    ),
+    (
+        "statement pooling mode",
+        "the pooler is in statement mode, where no transaction can be. Set pool_mode = transaction there, or "
+        "connect to the server itself",
+    ),
 )
+"""pgbouncer says all that it has to say under a few codes that mean other things too."""
 _TRANSIENT = ("57P", "08", "53300", "25006", "55000")
 
 
@@ -113,13 +122,14 @@ def passes(error: BaseException) -> bool:
         return False
     state = state_of(error)
     if state:
-        return state.startswith(_TRANSIENT) and not _is_not_passed_on(error)
+        return state.startswith(_TRANSIENT) and _of_pooler(error) is None
     return isinstance(error, _DOWN)
 
 
-def _is_not_passed_on(error: BaseException) -> bool:
-    # pgbouncer says all that it has to say under this one code.
-    return state_of(error) == "08P01" and "startup parameter" in str(error)
+def _of_pooler(error: BaseException) -> str | None:
+    if not state_of(error).startswith("08"):
+        return None
+    return next((advice for phrase, advice in _POOLERS if phrase in str(error)), None)
 
 
 def unavailable(name: str, error: BaseException) -> StoreError:
@@ -127,11 +137,14 @@ def unavailable(name: str, error: BaseException) -> StoreError:
     if isinstance(error, StoreError):
         return error
     if isinstance(error, Unsent):
-        return StoreUnavailable(f"{error}. Nothing was written; try again")
+        cause = error.__cause__
+        if cause is None or _of_pooler(cause) is None:
+            return StoreUnavailable(f"{error}. Nothing was written; try again")
+        error = cause
     state = state_of(error)
     if state.startswith("XX00"):
         return Unreadable(f"{name} is damaged: {error}. Stop all workers and look at the server's log")
-    advice = _NOT_PASSED_ON if _is_not_passed_on(error) else _ADVICE.get(state) or _ADVICE.get(state[:2])
+    advice = _of_pooler(error) or _ADVICE.get(state) or _ADVICE.get(state[:2])
     if advice is not None:
         return StoreUnavailable(f"{name}: {advice} ({state}: {error}). Nothing was written")
     if isinstance(error, asyncpg.TargetServerAttributeNotMatched):

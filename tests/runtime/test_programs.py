@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,3 +103,13 @@ async def test_a_secret_that_a_tool_declares_is_known_before_its_first_call(
         said = [message.body for message in await sf.messages(run.id)]
     assert run.result == {"text": "It is [redacted:PAY_TOKEN_OF_OURS]."}
     assert len(said) == 2 and not any(b"pay-token-of-ours" in body for body in said)
+
+
+@pytest.mark.sqlite_only("the store is a file")
+async def test_a_store_has_one_keyring_by_whatever_name_it_is_reached(tmp_path: Path) -> None:
+    (tmp_path / "aside").mkdir()
+    (tmp_path / "aside" / "link.db").symlink_to("../real.db")
+    for name in ("real.db", "aside/link.db"):
+        async with Surefoot(f"sqlite:///{tmp_path}/{name}"):
+            pass
+    assert [path.name for path in tmp_path.rglob("*.secret")] == ["real.db.secret"]

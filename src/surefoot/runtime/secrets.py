@@ -70,7 +70,8 @@ def load_keyring(secret: str | None, beside: str | None, entropy: Entropy, redac
             "set SUREFOOT_SECRET, the same for every process: this store has no place to keep a keyring beside it",
             code="bad_setting",
         )
-    path = beside + ".secret"
+    # One file is one store by whatever name it is reached: markers that one process made are ours to the next one.
+    path = os.path.realpath(beside) + ".secret"
     try:
         return _known(_read_or_make(path, entropy), redactor)
     except OSError as problem:

@@ -76,7 +76,8 @@ async def _late(ctx: Context, run: Run) -> WaitTimeout:
     status = run.status.value
     blocked = (await ctx.store.run(ctx.tenant_id, run.id)).blocked_code
     if blocked is None:
-        return WaitTimeout(f"run {run.id} is {status}; it goes on", details={"status": status})
+        what = "what was waited for did not come before its end" if run.ended else "it goes on"
+        return WaitTimeout(f"run {run.id} is {status}; {what}", details={"status": status})
     text = f"run {run.id} is {status}; {blocked_text(blocked)}"
     return WaitTimeout(text, details={"status": status, "blocked": blocked})
 

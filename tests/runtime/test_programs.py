@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from surefoot import Agent, Operation, Receipt, Surefoot, effects, tool
-from surefoot.errors import InvalidInput
+from surefoot.errors import InvalidInput, NotAllowed, WaitTimeout
 from surefoot.testing import FakeModel
 
 
@@ -113,3 +113,21 @@ async def test_a_store_has_one_keyring_by_whatever_name_it_is_reached(tmp_path: 
         async with Surefoot(f"sqlite:///{tmp_path}/{name}"):
             pass
     assert [path.name for path in tmp_path.rglob("*.secret")] == ["real.db.secret"]
+
+
+async def test_what_a_run_waits_for_is_named(store_url: str) -> None:
+    @tool(effect=effects.opaque, approval="always")
+    async def ask(op: Operation) -> Receipt:
+        """Do what a person allows."""
+        return Receipt(resource_id="1")
+
+    agent = Agent("clerk", FakeModel([[("ask", {})], "Done."]), "", [ask])
+    async with Surefoot(store_url, [agent], worker=True, log=lambda line: None) as sf:
+        run = await sf.wait((await sf.start("clerk", "Go.")).id)
+        question = run.pending_actions[0].id
+        with pytest.raises(NotAllowed, match=f"it goes on when {question} is answered"):
+            await sf.retry(run.id)
+        await sf.approve(question, by="ann")
+        await sf.wait(run.id)
+        with pytest.raises(WaitTimeout, match="is completed; what was waited for did not come before its end"):
+            await sf.wait(run.id, until=lambda snapshot: False, timeout=0)

@@ -219,7 +219,9 @@ async def run_again(ctx: Context, run_id: str, by: str, known: tuple[str, Limits
     if run.kind == PERFORM:
         raise InvalidInput("a performed call is no agent's run: perform it again with its key")
     if not run.ended:
-        raise NotAllowed(f"run {run_id} is {run.status.value}: it goes on by itself", code="run_under_way")
+        asked = ", ".join(action.id for action in run.waiting_actions)
+        what = f"it goes on when {asked} is answered" if asked else "it goes on by itself"
+        raise NotAllowed(f"run {run_id} is {run.status.value}: {what}", code="run_under_way")
     if run.status is RunStatus.completed:
         raise NotAllowed(f"run {run_id} is completed: start a new run in its conversation", code="run_completed")
     position, _ = await ctx.store.conversation(ctx.tenant_id, run.conversation_id)

@@ -192,6 +192,14 @@ async def test_a_path_leads_to_the_id_and_none_needs_none() -> None:
     assert await send(charging(id_path=None), rig, ARGUMENTS) == Receipt()
 
 
+@pytest.mark.parametrize("none", [False, True, None, "", " ", 1.5, {}, []])
+async def test_what_names_nothing_is_no_id(none: object) -> None:
+    rig = virtual_rig()
+    rig.fault(f.StatusBefore(200, body={"id": none}), path="/billing/charges")
+    with pytest.raises(InDoubt, match="without an id at id"):
+        await send(charging(), rig, ARGUMENTS)
+
+
 async def test_a_missing_credential_is_refused() -> None:
     rig = virtual_rig()
     with pytest.raises(Refused, match="PAY_TOKEN"):

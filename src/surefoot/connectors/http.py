@@ -92,7 +92,8 @@ class _Endpoint(msgspec.Struct, frozen=True):
     def _receipt(self, reply: Response) -> Receipt:
         value = reply.json()
         found = None if self.id_path is None else value_at(value, self.id_path)
-        if self.id_path is not None and (not isinstance(found, str | int) or found == ""):
+        named = isinstance(found, str | int) and not isinstance(found, bool) and str(found).strip() != ""
+        if self.id_path is not None and not named:
             raise InDoubt(f"the service answered {reply.status} without an id at {self.id_path}", status=reply.status)
         url = None if self.url_path is None else value_at(value, self.url_path)
         output = {name: value_at(value, path) for name, path in self.keep.items()}

@@ -267,6 +267,29 @@ async def test_no_room_for_temporary_files_stops_workers_only_and_blames_no_serv
     await store.close()
 
 
+async def test_workers_that_wait_are_counted_and_those_that_are_gone_are_not(
+    store: PostgresStore, place: Place
+) -> None:
+    async def counted() -> int:
+        return (await store.counts(TENANT)).workers
+
+    other = PostgresStore(place.url, SystemClock())
+    await other.open()
+    for number, one in enumerate((store, other)):
+        one._listen()
+        listener = one._listener
+        assert listener is not None
+        await eventually(lambda listener=listener: listener.listens, "the session")
+        await one.register_worker(f"w{number}")
+        assert not await one.claim(TENANT, f"w{number}", {"reviewer": "1"}, 30.0, 10)
+    assert await counted() == 2
+    other.abandon()
+    async with asyncio.timeout(20.0):
+        while await counted() != 1:
+            # Each look is a way to the server and back.
+            continue
+
+
 # On a server of its own ----------------------------------------------------------------------------------------------
 
 

@@ -179,6 +179,8 @@ class PostgresStore(PostgresAccess):
         async def write(server: Server, link: Link) -> list[Claimed]:
             found, proven = await leases.look(server, link, self._workers, tenant_id, agents)
             if not found:
+                # Once for each session: who is asked how many workers there are counts those that wait, too.
+                await self._owner(server, link, tenant_id, worker_id)
                 return []
             await leases.note_gone(server, link, tenant_id, proven)
             owner = await self._owner(server, link, tenant_id, worker_id)

@@ -1027,7 +1027,14 @@ UNION ALL SELECT 'oldest', '', (
     SELECT created_at FROM pending_action
     WHERE tenant_id = :tenant_id AND status = 'waiting' ORDER BY arrival, id LIMIT 1
 )
-UNION ALL SELECT 'workers', '', count(*) FROM worker WHERE tenant_id = :tenant_id AND dead_at IS NULL
+UNION ALL SELECT 'workers', '', count(*) FROM worker
+WHERE tenant_id = :tenant_id AND dead_at IS NULL
+    AND (worker.session_pid IS NULL OR EXISTS (
+        SELECT 1 FROM pg_stat_activity AS session
+        WHERE session.pid = worker.session_pid
+            AND (session.backend_start IS NULL
+                OR abs(extract(epoch FROM session.backend_start)::float8 - worker.session_started) < 0.001)
+    ))
 
 -- name: count_runs_blocked
 -- Runs that no worker can take, by why.

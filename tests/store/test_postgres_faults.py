@@ -6,6 +6,7 @@ import asyncio
 import gc
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 
 import asyncpg
@@ -267,6 +268,11 @@ async def test_no_room_for_temporary_files_stops_workers_only_and_blames_no_serv
     await store.close()
 
 
+def listens(store: PostgresStore) -> bool:
+    """Whether its session for news is there."""
+    return store._listener is not None and store._listener.listens
+
+
 async def test_workers_that_wait_are_counted_and_those_that_are_gone_are_not(
     store: PostgresStore, place: Place
 ) -> None:
@@ -277,9 +283,7 @@ async def test_workers_that_wait_are_counted_and_those_that_are_gone_are_not(
     await other.open()
     for number, one in enumerate((store, other)):
         one._listen()
-        listener = one._listener
-        assert listener is not None
-        await eventually(lambda listener=listener: listener.listens, "the session")
+        await eventually(partial(listens, one), "the session")
         await one.register_worker(f"w{number}")
         assert not await one.claim(TENANT, f"w{number}", {"reviewer": "1"}, 30.0, 10)
     assert await counted() == 2

@@ -18,6 +18,8 @@ T = TypeVar("T")
 
 LOOK_AGAIN_SECONDS = 5.0
 """Who waits for a run looks again after this even if nothing was noticed."""
+REST_SECONDS_MIN = 1e-6
+"""A timer of less than the clock can tell would be over at once, again and again."""
 LOOK_AT_OTHERS_SECONDS = 0.5
 """The same where runs of other agents work for it: only their commits show what they come to."""
 Until = Callable[[RunSnapshot], bool]
@@ -68,7 +70,7 @@ async def _wait(
             if (what := await found(run)) is not None:
                 return what, committed is not None
             look_s = LOOK_AT_OTHERS_SECONDS if calls_run(run) else LOOK_AGAIN_SECONDS
-            if ctx.doors.clock.now().mono >= end:
+            if end - ctx.doors.clock.now().mono < REST_SECONDS_MIN:
                 raise await _late(ctx, run)
 
 

@@ -131,7 +131,9 @@ class Driver:
     async def _rest(self) -> None:
         """Wait for a task's end, a poke, or the next due time; a long wait gives the lease back."""
         delay = self._until_next()
-        if not self._tasks and not self.held.stopping and delay > self.held.hold_s:
+        # A run that only others can move is for whoever comes first, however long this process may hold one.
+        long = delay > self.held.hold_s or wake_times(self.handle.run)[0] is None
+        if long and not self._tasks and not self.held.stopping:
             await self._release()
             return
         await self._pause(min(delay, REST_SECONDS_MAX))

@@ -129,7 +129,7 @@ def _answers_are_kept(book: Book, outside: Outside) -> Iterator[str]:
         if owner is None or sent.answered is None:
             continue
         made = [e for e in book.effects(encode_key(owner.step.operation_key)) if e.request == sent.request]
-        if made and _was_read(sent) and _lived_on(sent, outside) and not _is_written(owner):
+        if made and _was_read(sent) and _lived_on(sent, outside) and not _is_written(owner, str(made[0].resource_id)):
             yield f"{sent.process} was told of {made[0].resource_id} and wrote nothing down ({owner.step.id})"
 
 
@@ -145,5 +145,7 @@ def _lived_on(sent: Sent, outside: Outside) -> bool:
     return outside.died.get(sent.process, outside.over) > read + RECORDED_WITHIN_SECONDS
 
 
-def _is_written(owner: Owner) -> bool:
-    return any(attempt.end is AttemptEnd.applied for attempt in owner.step.attempts)
+def _is_written(owner: Owner, resource_id: str) -> bool:
+    # A look may have been quicker: then a call that is stopped, since its lease is over, adds nothing.
+    ended = any(attempt.end is AttemptEnd.applied for attempt in owner.step.attempts)
+    return ended or resource_id in owner.step.receipts

@@ -28,5 +28,3 @@ async def test_a_call_that_was_performed_again_while_it_waited_goes_on_once_it_i
         await person.approve(str(pending.value.details["action_id"]), by="ann")
         receipt = await asyncio.wait_for(sf.perform(pay.call(), key="one"), SECONDS_MAX)
     assert receipt.resource_id is not None
-
-

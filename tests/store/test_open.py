@@ -324,3 +324,16 @@ def test_the_clock_of_these_tests_knows_a_boot() -> None:
     clock.reboot()
     assert clock.boot_id() != SystemClock().boot_id()
     assert 99.0 < clock.now().mono < 110.0 and clock.now().wall - wall < 10.0
+
+
+async def test_a_worker_that_died_is_known_dead_by_whatever_name_the_file_is_reached(folder: Path) -> None:
+    (folder / "link.db").symlink_to(folder / "real.db")
+    first, second = (SqliteStore(str(folder / name), SystemClock()) for name in ("link.db", "real.db"))
+    await first.open()
+    await second.open()
+    story = await Story.begin(first, owner="w")
+    first._workers.vanish()
+    await first.close()
+    claimed = await second.claim_one(TENANT, story.run.id, "other", 30.0)
+    assert claimed is not None and claimed.owner_died
+    await second.close()

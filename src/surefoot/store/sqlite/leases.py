@@ -26,7 +26,8 @@ class Workers:
     def __init__(self, file: SqliteFile, clock: Clock) -> None:
         self._file = file
         self._clock = clock
-        self._folder = file.path + ".workers"
+        # By whatever name the file was reached, its locks lie in one place.
+        self._folder = os.path.realpath(file.path) + ".workers"
         self._host = os.uname().nodename
         self._locks: dict[str, lock.Lock] = {}
         self._looked_at = float("-inf")

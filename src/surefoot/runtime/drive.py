@@ -69,10 +69,22 @@ class Driver:
 
     async def _drive(self, begun: Sequence[str]) -> None:
         self._launch(begun)
+        try:
+            await self._go_on(looked=bool(begun))
+        except Exception:
+            # What is under way may still act: nobody else may conclude anything until it has ended under this lease.
+            self.held.stopping = True
+            while self._tasks:
+                await self._drain()
+            raise
+        finally:
+            self.held.leave_all()
+
+    async def _go_on(self, *, looked: bool) -> None:
         await self.held.loop.resume(self.handle.run)
         await self._recover()
-        # The commit that began them has looked at everything.
-        looked = bool(begun) and not self._needs_main()
+        # The commit that began the first steps has looked at everything.
+        looked = looked and not self._needs_main()
         while not (self.released or self.held.lost):
             if not (self.held.stopping or looked):
                 await self._advance()
@@ -81,7 +93,6 @@ class Driver:
                 break
             await self._rest()
         await self._drain()
-        self.held.leave_all()
 
     @property
     def released(self) -> bool:

@@ -1,0 +1,69 @@
+"""A drive that fails while calls are under way keeps their lease until they have ended, and begins nothing more."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from surefoot import Absent, Agent, Operation, Receipt, Surefoot, effects, tool
+from surefoot.core.state import Run
+from surefoot.errors import StoreUnavailable
+from surefoot.testing.model import FakeModel
+from tests.support import eventually
+
+LATER_SECONDS = 3.0
+"""Longer than the pause behind a failed drive, the call's time-out and its settle time together."""
+
+
+async def test_a_thread_is_not_forgotten_where_a_look_at_its_run_fails(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began: list[int] = []
+    made: list[int] = []
+    release = threading.Event()
+
+    async def find(op: Operation) -> Absent:
+        return Absent(coverage="everything: the effect is still to come")
+
+    @tool(effect=effects.lookup(find, settle=0.1), timeout=0.5)
+    def pay(op: Operation) -> Receipt:
+        """Pay, in a thread that nobody can stop."""
+        began.append(op.attempt)
+        release.wait(60)
+        made.append(op.attempt)
+        return Receipt(resource_id=str(op.attempt))
+
+    agent = Agent("clerk", FakeModel([[("pay", {})], "Paid."]), tools=[pay])
+    async with Surefoot(store_url, [agent], worker=True, lease_seconds=1.5, log=lambda line: None) as sf:
+        run = await sf.start(agent, "Pay 81.")
+        await eventually(lambda: bool(began), "the call has begun")
+        assert sf.worker is not None
+        held = sf.worker.drivers[run.id].held
+        await _one_look_fails(sf, run.id, monkeypatch)
+        failed_at = held.lease_until
+        try:
+            await eventually(lambda: held.lease_until > failed_at + LATER_SECONDS, "the lease goes on being renewed")
+            assert began == [1], "it was sent again while the first attempt was still under way"
+        finally:
+            release.set()
+        run = await sf.wait(run.id, timeout=30)
+    assert run.status == "completed"
+    assert made == [1]
+
+
+async def _one_look_fails(sf: Surefoot, run_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store is out of reach just when somebody else has written to the run."""
+    assert sf.worker is not None
+    load, failed = sf.store.load, asyncio.Event()
+
+    async def away(tenant_id: str, wanted: str, step_id: str | None = None) -> Run:
+        if failed.is_set():
+            return await load(tenant_id, wanted, step_id)
+        failed.set()
+        raise StoreUnavailable("the store is away for a moment")
+
+    monkeypatch.setattr(sf.store, "load", away)
+    sf.worker.drivers[run_id].poke()
+    await asyncio.wait_for(failed.wait(), 20)

@@ -210,6 +210,7 @@ def _json_of_others(text: str) -> str:
     return json.dumps(text)[1:-1].translate({ord(c): f"\\u{ord(c):04X}" for c in "+&<>'`"})
 
 
+_SECRET_OF_SIGNS = "abc+def/ghi==zzz'9"
 _WRITERS: dict[str, Callable[[str], str]] = {
     "JSON of other writers": _json_of_others,
     "all of it in JSON": lambda text: "".join(f"\\u{ord(c):04x}" for c in text),
@@ -248,6 +249,20 @@ def test_any_escapes_may_come_in_pieces(text: str, step: int) -> None:
     assert redactor.has_known(out) is None
     stream = RedactedStream(redactor)
     assert "".join(stream.feed(text[i : i + step]) for i in range(0, len(text), step)) + stream.end() == out
+
+
+def test_a_value_that_a_document_holds_a_thousand_times_over_is_cut_out_of_all_places() -> None:
+    redactor = Redactor({"KEY": _SECRET_OF_SIGNS})
+    for writer in _WRITERS.values():
+        once = f"<p>{writer(_SECRET_OF_SIGNS)}</p> & more "
+        assert "[redacted:KEY]" in redactor.text(once)
+        assert redactor.text(once * 1000) == redactor.text(once) * 1000
+
+
+def test_two_values_in_one_escape_leave_nothing() -> None:
+    redactor = Redactor({"ONE": "abcdefgh", "TWO": "ijklmnop"})
+    percent = "".join(f"%{byte:02x}" for byte in b"abcdefgh-ijklmnop")
+    assert redactor.text(f"a {percent} z") == "a [redacted:ONE] z"
 
 
 def test_escapes_of_honest_texts_are_left_as_they_are() -> None:

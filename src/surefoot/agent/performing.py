@@ -14,6 +14,7 @@ from surefoot.effects import Receipt
 from surefoot.errors import ApprovalPending, Conflict, InvalidInput, OutcomeUnknown, PerformFailed, WaitTimeout
 from surefoot.runtime.context import Context
 from surefoot.runtime.loop import Answer
+from surefoot.runtime.ready import OWNER_GIVEN_UP
 from surefoot.store.port import ActionRow
 from surefoot.store.requests import request_of
 
@@ -78,6 +79,12 @@ async def receipt_of(ctx: Context, run_id: str, run: Run | None, answer: Answer 
     step, details = row.step, {"run_id": run_id, "step_id": row.step.id}
     if step.status is StepStatus.succeeded:
         return _receipt(step, row.safe_output or b"null")
+    if step.error_code == OWNER_GIVEN_UP:
+        raise OutcomeUnknown(
+            f"{step.tool_name} may have been applied under this key: a person has given up finding out; use a new key "
+            "once you know that it was not",
+            details=details,
+        )
     if step.status is StepStatus.failed:
         raise PerformFailed(
             f"{step.tool_name} was not applied ({step.error_code})", details={**details, "error_code": step.error_code}

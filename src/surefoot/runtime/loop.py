@@ -12,7 +12,7 @@ from surefoot.core.decide import ProposedCall, Start, complete_run, fail_run
 from surefoot.core.draft import Draft
 from surefoot.core.payloads import StepView
 from surefoot.core.reconcile import Questions
-from surefoot.core.state import Run, Step, StepStatus
+from surefoot.core.state import STEP_ENDS, Resolution, Run, Step, StepStatus
 from surefoot.runtime.context import Context
 from surefoot.store.port import Append
 
@@ -96,7 +96,10 @@ class PerformLoop:
         self._ended = rows[0].step if rows else None
 
     def appended(self, append: Append) -> None:
-        """Nothing to keep."""
+        """Keep the step once it has ended: the run in memory forgets it, and the run's end follows from it."""
+        for step in append.after.steps.values():
+            if step.status in STEP_ENDS or step.resolution is Resolution.given_up:
+                self._ended = step
 
     def go_on(self, d: Draft, start: Start | None) -> list[str]:
         """End the run as its step ended."""

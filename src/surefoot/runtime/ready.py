@@ -9,7 +9,7 @@ from surefoot.core.decide import answer_from_owner, ask_approval, defer, start_s
 from surefoot.core.draft import Draft
 from surefoot.core.ends import fail_step
 from surefoot.core.payloads import result_body
-from surefoot.core.state import ActionKind, Step, StepStatus, WaitsFor
+from surefoot.core.state import ActionKind, Resolution, Step, StepStatus, WaitsFor
 from surefoot.effects import Operation
 from surefoot.errors import NotAllowed, SurefootError
 from surefoot.runtime.children import go_on_with_run
@@ -21,14 +21,14 @@ from surefoot.runtime.registry import RunnableTool
 from surefoot.runtime.waiting import go_on_waiting
 
 PRECONDITION_TIMEOUT_SECONDS = 30.0
+OWNER_GIVEN_UP = "owner_given_up"
 _NOT_NOW = frozenset({"account_changed", "approval_expired", "not_yet"})
 
 
 async def start_when_ready(held: Held, step: Step) -> list[str]:
     """Do the I/O that comes before the step's intent, then commit the intent. Returns the steps begun."""
     if step.owner_step_id is not None:
-        await _ask_owner(held, step)
-        return []
+        return await _ask_owner(held, step)
     tool = held.tools[step.tool_name]
     if await _asked_again(held, step, tool):
         return []
@@ -128,20 +128,27 @@ async def read_precondition(ctx: Context, op: Operation, tool: RunnableTool, arg
             call.cancel()
 
 
-async def _ask_owner(held: Held, step: Step) -> None:
+async def _ask_owner(held: Held, step: Step) -> list[str]:
     """Another step holds this business key: answer from its receipt, or wait for it."""
     owner = await held.ctx.store.step(held.ctx.tenant_id, step.owner_step_id or "")
     body = result_body(msgspec.json.decode(owner.safe_output or b"null"))
 
-    def command(d: Draft) -> None:
+    def command(d: Draft) -> list[str]:
         if d.run.ended or d.step(step.id).status is not StepStatus.pending:
-            return
+            return []
         if owner.step.status is StepStatus.succeeded:
             answer_from_owner(d, step.id, owner.step.external_resource_id, owner.step.resource_url, body)
         elif owner.step.status is StepStatus.failed:
             text = "An earlier call under the same key failed; propose the call again."
             fail_step(d, step, "owner_failed", body=result_body(text, code="owner_failed"))
+        elif owner.step.resolution is Resolution.given_up:
+            # Whoever gave it up has closed the only question: nothing that this call could wait for would come.
+            text = (
+                "Not executed: what became of an earlier call under the same key is not known, and nobody looks for it."
+            )
+            fail_step(d, step, OWNER_GIVEN_UP, body=result_body(text, code=OWNER_GIVEN_UP))
         else:
             defer(d, step.id, policy.OWNER_POLL_SECONDS, "waits_for_owner")
+        return held.go_on(d)
 
-    await held.decide(command)
+    return await held.decide(command) or []

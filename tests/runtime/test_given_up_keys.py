@@ -34,5 +34,7 @@ async def test_a_call_under_a_key_that_was_given_up_ends_without_being_sent(stor
         assert (second.status, second.steps[1].error_code) == ("completed", "owner_given_up")
         with pytest.raises(OutcomeUnknown):
             await sf.perform(mail.call(invoice="81"), timeout=20)
-        assert not await sf.store.runs(sf.tenant, status="running", agent=None, before=None, limit=9), "the performed run has ended too"
+        assert not await sf.store.runs(sf.tenant, status="running", agent=None, before=None, limit=9), (
+            "the performed run has ended too"
+        )
     assert sent == ["mail:81"]

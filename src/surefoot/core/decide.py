@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from surefoot.core import events as ev
 from surefoot.core import policy
@@ -207,8 +207,22 @@ def _say(d: Draft, step: Step, role: str, body: bytes) -> None:
     d.emit(ev.MessageAppended(message, role, d.run.next_position, step_id=step.id))
 
 
+def _under_one_key(d: Draft, call: ProposedCall) -> ProposedCall:
+    """Of the calls of one answer the first takes a business key; the others are answered from it, or refused."""
+    if call.business_key is None or call.owner_step_id is not None or call.refusal is not None:
+        return call
+    taken = next((p for p in d.payloads if isinstance(p, ClaimKey) and p.operation_key == call.business_key), None)
+    if taken is None:
+        return call
+    if taken.input_hash != call.input_hash:
+        text = f"The key {call.business_key!r} was used by an earlier call with other arguments; nothing was sent."
+        return replace(call, refusal=Refusal("key_reused", text))
+    return replace(call, owner_step_id=taken.step_id, gate=None)
+
+
 def propose(d: Draft, call: ProposedCall, model_sequence: int, index: int, position: int | None) -> str:
     """Write one call down: pending, waiting for a person, or refused at once. Returns the new step's id."""
+    call = _under_one_key(d, call)
     sequence = d.run.step_count + 1
     new = step_id(d.run.id, sequence)
     d.emit(

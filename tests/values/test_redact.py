@@ -298,3 +298,22 @@ def test_a_token_of_our_own_is_known_by_its_form() -> None:
 @settings(max_examples=500)
 def test_what_is_searched_without_gaps_is_what_the_gaps_leave(text: str) -> None:
     assert _squeezed(text) == _gap().sub("", text)
+
+
+@pytest.mark.parametrize("piece", ["%41", "\\\\", "\\u0041", "&#65;"])
+def test_a_long_run_of_escapes_in_a_stream_is_not_read_again_with_each_piece(
+    piece: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redactor, looks = Redactor({"KEY": "sup3r+secret/value"}), 0
+    begins = Redactor.maybe_begins
+
+    def counted(self: Redactor, text: str) -> int:
+        nonlocal looks
+        looks += len(text)
+        return begins(self, text)
+
+    monkeypatch.setattr(Redactor, "maybe_begins", counted)
+    stream, count = RedactedStream(redactor), 2_000
+    shown = "".join(stream.feed(piece) for _ in range(count)) + stream.end()
+    assert shown == redactor.text(piece * count)
+    assert looks < 100 * count * len(piece), "it cost its length times itself"

@@ -21,6 +21,8 @@ from surefoot.core.text import clean_text, cut
 SECRET_CHARACTERS_MIN = 6
 """Shorter values are not known to redaction: they would hit ordinary words."""
 ERROR_CHARACTERS_MAX = 500
+HELD_CHARACTERS = 256
+"""More of a stream held back is looked at again when it has grown by a quarter."""
 _SCANNED_CHARACTERS_MAX = 200_000
 _NAME = re.compile(r"[^A-Za-z0-9_.-]")
 
@@ -199,16 +201,23 @@ class RedactedStream:
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._held = ""
+        self._look_at = 0
 
     def feed(self, piece: str) -> str:
         """One more piece; what can be shown now."""
         text = self._held + piece
+        if len(text) < self._look_at:
+            self._held = text
+            return ""
         place = self._redactor.maybe_begins(text)
         if place < len(text):
             shown, rest = self._redactor.text(text[:place]), text[place:]
             if shown + self._redactor.text(rest) != self._redactor.text(text):
                 place = 0  # A known value reaches over the place: nothing is shown before more is known.
         self._held = text[place:]
+        # A long run of escapes is held back whole: read anew with each piece, it would cost its length times itself.
+        held = len(self._held)
+        self._look_at = held + held // 4 if held > HELD_CHARACTERS else 0
         return clean_text(self._redactor.text(text[:place]))
 
     def end(self) -> str:

@@ -204,7 +204,7 @@ def _given_up(one: checker.Lived) -> bool:
     """One model call whose worker was killed each time it was tried: the run ends, as one that kills workers would."""
     calls = [row.step for row in one.steps if row.step.type is StepType.model_call]
     used_up = [step for step in calls if len(step.attempts) == step.rules.attempts_max]
-    died = [a.code in ("worker_died", "lease_over") for step in used_up for a in step.attempts]
+    died = [a.code in ("worker_died", "lease_over", "attempts_used_up") for step in used_up for a in step.attempts]
     return one.row.run.error_code == "model_unavailable" and len(used_up) == 1 and all(died)
 
 

@@ -204,6 +204,6 @@ PLANTS: tuple[tuple[Plant, int], ...] = (
     (approval_not_bound_to_the_hash, 100),
     (late_result_thrown_away, 200),
     (second_result_appended, 200),
-    (looked_at_while_a_decision_is_written, 100),
+    (looked_at_while_a_decision_is_written, 400),
 )
 """Each with the number of seeds, from 0 on, within which it has to be found."""

@@ -79,7 +79,7 @@ class Worker:
         self._tasks = [asyncio.ensure_future(self._renew_forever())]
         if claims:
             await self.ctx.store.unblock(self.ctx.tenant_id)
-        self._tasks.append(asyncio.ensure_future(self._claim_forever() if claims else self._listen_forever()))
+            self._tasks.append(asyncio.ensure_future(self._claim_forever()))
 
     async def stop(self, grace_s: float = STOP_GRACE_SECONDS) -> None:
         """Stop claiming, let calls finish for `grace_s`, then tell them to stop and leave the rest in doubt."""
@@ -174,22 +174,6 @@ class Worker:
         if self.ctx.store.foreign_count() > seen:
             await self._poke_changed()
 
-    async def _listen_forever(self) -> None:
-        """Where nothing is claimed: others may decide about what is driven here all the same."""
-        while not self.stopping:
-            try:
-                seen = self.ctx.store.foreign_count()
-                if not self.drivers:
-                    self._wake.clear()
-                    await self._wake.wait()
-                    continue
-                await self.ctx.store.foreign_changed(seen, IDLE_POLL_SECONDS)
-                if self.ctx.store.foreign_count() > seen:
-                    await self._poke_changed()
-            except Exception as problem:
-                self.ctx.log(f"worker {self.id}: what others write is not seen ({self._named(problem)}); trying again")
-                await self.ctx.doors.clock.sleep(IDLE_POLL_SECONDS)
-
     async def _poke_changed(self) -> None:
         """Another process wrote: a driven run may have been cancelled or decided about."""
         if not self.drivers:
@@ -235,7 +219,6 @@ class Worker:
             # Its lease is over, and it has not been told yet: this worker has won the next one.
             earlier.lose()
         self.drivers[run_id] = driver
-        self._wake.set()
         if self.on_drive is not None:
             self.on_drive(run_id)
         self._drives[driver] = asyncio.get_running_loop().create_task(self._drive(driver, begun))

@@ -18,7 +18,7 @@ from tests.cli.rig import Cli
 from tests.places import Place
 from tests.server.rig import serving
 from tests.server.watching import Connection, Follower
-from tests.support import eventually_sync
+from tests.support import eventually, eventually_sync
 
 
 def test_a_story_is_started_watched_approved_and_read_again_by_the_command_line(place: Place) -> None:
@@ -66,6 +66,7 @@ async def test_a_stop_ends_streams_lets_the_worker_finish_and_tells_so(place: Pl
         follower = Follower(run_id)
         following = asyncio.ensure_future(follower.connect(web.url))
         reader = await Connection.open(web.url, run_id)
+        await eventually(lambda: follower.connections or following.done(), "the stream to begin")
         ending = asyncio.ensure_future(asyncio.to_thread(web.end))
         await reader.rest()
         await following

@@ -114,6 +114,7 @@ class Follower:
         self.received: list[int] = []
         self.types: list[str] = []
         self.over = False
+        self.connections = 0
 
     async def connect(self, url: str, cut_after: int | None = None) -> None:
         """One connection, cut after so many bytes of the body, or read to its end."""
@@ -123,6 +124,7 @@ class Follower:
                 self.over = True
                 return
             assert connection.status == 200, connection.status
+            self.connections += 1
             if cut_after is None:
                 await connection.rest()
             else:

@@ -246,7 +246,7 @@ def propose(d: Draft, call: ProposedCall, model_sequence: int, index: int, posit
     )
     d.carry(StepView(new, safe_input=call.safe_input))
     if call.data is not None and call.input_ref is not None and call.data != call.safe_input:
-        # A view that shows the whole request is the request: its reference says so (`store.request`).
+        # A view that shows the whole request is the request: its reference says so (store/requests.py).
         d.carry(BlobPut(call.input_ref, call.data))
     if call.refusal is not None:
         fail_step(d, d.step(new), call.refusal.code, body=result_body(call.refusal.text, code=call.refusal.code))

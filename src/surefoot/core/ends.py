@@ -27,7 +27,7 @@ def answer(d: Draft, step: Step, body: bytes) -> None:
     step = d.step(step.id)
     if step.type is StepType.model_call or not d.run.talks:
         return
-    if step.position is None or not _gets_result(d, step):
+    if step.answered or step.position is None:
         note(d, _about(step, body))
         return
     message = d.message_id()

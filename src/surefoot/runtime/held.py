@@ -174,7 +174,7 @@ class Held:
         return row.safe_input or b"{}"
 
     def remember(self, known: Mapping[str, Known]) -> None:
-        """Keep the requests of the newest answer of the model; older ones are read from their blobs."""
+        """Keep the requests of the newest answer of the model; older ones are read from the store."""
         self._known = dict(known)
 
     async def questions(self, step: Step) -> Questions:

@@ -155,13 +155,15 @@ class Spans:
     @contextlib.asynccontextmanager
     async def drive(self, run: Run) -> AsyncIterator[Noted]:
         """The first span of a trace, with a link to the last one of this run."""
-        links = [self._trace.Link(before)] if (before := await self._last(run)) is not None else []
         name = f"invoke_agent {run.agent}"
         with self._tracer.start_as_current_span(
-            name, context=_no_parent(), kind=self._trace.SpanKind.INTERNAL, links=links, record_exception=False
+            name, context=_no_parent(), kind=self._trace.SpanKind.INTERNAL, record_exception=False
         ) as span:
             told = self._told(span, "invoke_agent", run)
+            # Libraries load the API for themselves: where nobody records, the store is not asked for a place either.
             if span.is_recording():
+                if (before := await self._last(run)) is not None:
+                    span.add_link(before)
                 await self._keep(run, span.get_span_context())
             yield told
 

@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
@@ -44,6 +44,16 @@ class Clock(Protocol):
     async def sleep(self, seconds: float) -> None:
         """Wait; a cancelled wait raises CancelledError."""
         ...
+
+
+async def first_of(*waits: Awaitable[object]) -> None:
+    """Wait until one of them is over, however it ended; the others are cancelled."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 class Entropy(Protocol):

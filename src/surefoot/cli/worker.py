@@ -18,6 +18,7 @@ from surefoot.cli.session import opened
 from surefoot.cli.settings import Settings
 from surefoot.cli.userfile import load
 from surefoot.core.state import RunStatus
+from surefoot.doors import first_of
 from surefoot.errors import SurefootError
 from surefoot.runtime.children import rests
 from surefoot.runtime.worker import Worker
@@ -97,13 +98,7 @@ async def until_over(sf: Surefoot, worker: Worker, told: asyncio.Event, told_of:
             return "unhealthy"
         if until_idle and await _idle(sf, worker):
             return "idle"
-        tick = asyncio.ensure_future(sf.doors.clock.sleep(TICK_SECONDS))
-        stop = asyncio.ensure_future(told.wait())
-        try:
-            await asyncio.wait({tick, stop}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            tick.cancel()
-            stop.cancel()
+        await first_of(sf.doors.clock.sleep(TICK_SECONDS), told.wait())
         await told_of.tell()
     return "told"
 

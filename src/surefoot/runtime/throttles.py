@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from surefoot.core.throttle import TENANT, Throttle
-from surefoot.doors import Clock
+from surefoot.doors import Clock, first_of
 from surefoot.errors import StoreError
 from surefoot.runtime.registry import RunnableTool
 from surefoot.store.access import Wish
@@ -174,13 +174,7 @@ class Gate:
         return pause
 
     async def _rest(self, seconds: float) -> None:
-        woken = asyncio.ensure_future(self._news.wait())
-        timer = asyncio.ensure_future(self._clock.sleep(seconds))
-        try:
-            await asyncio.wait({woken, timer}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            woken.cancel()
-            timer.cancel()
+        await first_of(self._news.wait(), self._clock.sleep(seconds))
 
 
 class Throttles:

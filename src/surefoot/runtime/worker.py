@@ -15,6 +15,7 @@ from surefoot.core import policy
 from surefoot.core.redact import safe_error
 from surefoot.core.state import Run
 from surefoot.core.throttle import Throttle
+from surefoot.doors import first_of
 from surefoot.errors import NotFound, StoreError, SurefootError, Unreadable
 from surefoot.runtime.children import tell_parent
 from surefoot.runtime.context import Context
@@ -101,13 +102,7 @@ class Worker:
     async def _wait_drives(self, seconds: float) -> None:
         drives = list(self._drives.values())
         if drives:
-            timer = asyncio.ensure_future(self.ctx.doors.clock.sleep(seconds))
-            every = asyncio.ensure_future(_all_ended(drives))
-            try:
-                await asyncio.wait({every, timer}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for waiting in (timer, every):
-                    waiting.cancel()
+            await first_of(_all_ended(drives), self.ctx.doors.clock.sleep(seconds))
 
     def wake(self, run_id: str | None = None) -> None:
         """Something in this process may have made a run ready; `run_id` names one that is perhaps driven here."""
@@ -164,13 +159,7 @@ class Worker:
 
     async def _rest(self, seen: int, delay: float) -> None:
         self._wake.clear()
-        woken = asyncio.ensure_future(self._wake.wait())
-        foreign = asyncio.ensure_future(self.ctx.store.foreign_changed(seen, delay))
-        try:
-            await asyncio.wait({woken, foreign}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for waiting in (woken, foreign):
-                waiting.cancel()
+        await first_of(self._wake.wait(), self.ctx.store.foreign_changed(seen, delay))
         if self.ctx.store.foreign_count() > seen:
             await self._poke_changed()
 

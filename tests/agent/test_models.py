@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import msgspec
@@ -54,6 +55,24 @@ async def test_an_attempt_that_failed_goes_to_the_next_model_at_once(store_url: 
     run, answered = await _run(store_url, first, second)
     assert (run.status, run.result, answered) == ("completed", {"text": "I am second."}, ["second"])
     assert (first.asked, second.asked, run.steps[0].attempt) == (1, 1, 2)
+
+
+class Silent:
+    """A model that never answers."""
+
+    name = "silent"
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")
+
+
+async def test_a_model_that_does_not_answer_is_left_after_its_time(store_url: str) -> None:
+    agent = Agent("talker", [Silent(), Moody("second", BAD, 0)], model_timeout=0.2)
+    async with Surefoot(store_url, [agent], worker=True, log=lambda line: None) as sf:
+        run = await sf.wait((await sf.start(agent, "go")).id, timeout=WAIT_SECONDS)
+    assert (run.result, run.steps[0].attempt) == ({"text": "I am second."}, 2)
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,8 @@ def test_a_setting_that_could_not_work_is_refused(given: dict[str, Any], says: s
         ({"seconds": math.nan}, "seconds is a positive number, or left out for no bound, not nan"),
         ({"seconds": math.inf}, "seconds is a positive number"),
         ({"dollars": -1}, "dollars is a positive number"),
+        ({"model_timeout": 0}, "model_timeout is a positive number of seconds, not 0"),
+        ({"model_timeout": math.inf}, "model_timeout is a positive number of seconds"),
         ({"model": None}, r"a model is a name such as .*, not None"),
         ({"model": " "}, "a model is a name"),
         ({"model": ["openai:gpt-5", 5]}, "a model is a name"),

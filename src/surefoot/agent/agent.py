@@ -10,6 +10,7 @@ from surefoot.agent.as_tool import child_tool
 from surefoot.agent.model import Model, ToolSpec
 from surefoot.agent.output import FINAL_RESULT, Output
 from surefoot.agent.tools import Tool
+from surefoot.core import policy
 from surefoot.core.state import Limits
 from surefoot.core.values import canonical, digest
 
@@ -32,6 +33,7 @@ class Agent:
 
     `output` is the type of the run's result: the model has to give it by the built-in tool `final_result`. Without it
     the result is {"text": …}. `history_tokens`: a longer history is summarised, by a model call of its own.
+    `model_timeout`: seconds after which one attempt of a model call is given up and the next begins.
 
     Raises ValueError for a name that is not one, two tools of one name, or a budget that bounds nothing; TypeError for
     a model or a tool that is none, and for an output without a schema.
@@ -51,6 +53,7 @@ class Agent:
         dollars: float | None = None,
         output: object = None,
         history_tokens: int | None = None,
+        model_timeout: float = policy.MODEL_TIMEOUT_SECONDS,
         settings: Mapping[str, object] | None = None,
     ) -> None:
         if not _NAME.fullmatch(name):
@@ -63,6 +66,8 @@ class Agent:
         _check_whole(where, "history_tokens", history_tokens, HISTORY_TOKENS_MIN)
         _check_positive(where, "seconds", seconds)
         _check_positive(where, "dollars", dollars)
+        if not isinstance(model_timeout, int | float) or not 0 < model_timeout < math.inf:
+            raise ValueError(f"{where}: model_timeout is a positive number of seconds, not {model_timeout!r}")
         for one in tools:
             if not isinstance(one, Tool | Agent):
                 raise TypeError(f"{where}: {one!r} is no tool; write @tool(effect=…) above the function")
@@ -78,6 +83,7 @@ class Agent:
         self.limits = Limits(turns_max=turns, seconds_max=seconds, tokens_max=tokens, cost_microdollars_max=cost)
         self.output = None if output is None else Output(output)
         self.history_tokens = history_tokens
+        self.model_timeout = float(model_timeout)
         self.settings = dict(settings or {})
         self.specs = tuple(ToolSpec(t.name, t.description, t.parameters_schema) for t in given)
         if self.output is not None:

@@ -20,6 +20,7 @@ from surefoot.agent.prepare import Preparer
 from surefoot.agent.texts import Texts
 from surefoot.core.attempts import Outcome
 from surefoot.core.decide import (
+    MODEL_RULES,
     ProposedCall,
     Start,
     complete_run,
@@ -72,6 +73,7 @@ class AgentLoop:
         self._agent = agent
         self._models = Models(ctx, models)
         self._texts = texts
+        self._rules = msgspec.structs.replace(MODEL_RULES, timeout_s=agent.model_timeout)
         self._history = History()
         self._opening: tuple[NoteMessage, int, int] | None = None
         """What stands for the older part, made for a summary and a number of notes."""
@@ -110,7 +112,7 @@ class AgentLoop:
         if start is None:
             return []
         try:
-            step = start_model_call(d, start, self._input_hash(d))
+            step = start_model_call(d, start, self._input_hash(d), self._rules)
         except NotAllowed as refusal:
             if refusal.code not in _BUDGET:
                 raise

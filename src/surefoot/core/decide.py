@@ -158,8 +158,8 @@ def close_calls(d: Draft, code: str) -> tuple[str, ...]:
 # Steps
 
 
-def start_model_call(d: Draft, start: Start, input_hash: str) -> Step:
-    """The next model call with its intent; queued messages get their place first.
+def start_model_call(d: Draft, start: Start, input_hash: str, rules: Rules = MODEL_RULES) -> Step:
+    """The next model call with its intent; queued messages get their place first. `rules` have its time-out.
 
     Raises NotAllowed (`turns_used_up`, `time_used_up`, `tokens_used_up`, `cost_used_up`) when a budget is spent: the
     caller fails the run; and (`batch_open`) while a call has no result.
@@ -173,7 +173,7 @@ def start_model_call(d: Draft, start: Start, input_hash: str) -> Step:
         raise NotAllowed(budget[1], code=budget[0])
     sequence = d.run.step_count + 1
     new = step_id(d.run.id, sequence)
-    d.emit(ev.StepCreated(new, sequence, StepType.model_call, MODEL_RULES, input_hash=input_hash))
+    d.emit(ev.StepCreated(new, sequence, StepType.model_call, rules, input_hash=input_hash))
     return start_step(d, new, start)
 
 

@@ -15,7 +15,7 @@ from surefoot.agent.builtin import delay_of, is_question, question_seconds, ques
 from surefoot.agent.model import CallPart
 from surefoot.agent.output import FINAL_RESULT, Output
 from surefoot.agent.tools import Tool
-from surefoot.core.decide import ProposedCall, Refusal
+from surefoot.core.decide import ProposedCall, Refusal, key_reused
 from surefoot.core.payloads import Ask
 from surefoot.core.state import ActionKind, EffectClass, Rules, Run, StepStatus
 from surefoot.core.values import canonical, clean_text, digest
@@ -173,8 +173,7 @@ class Preparer:
         if owner.step.status is StepStatus.failed:
             return None, None
         if held.input_hash != input_hash:
-            text = f"The key {key!r} was used by an earlier call with other arguments; nothing was sent."
-            return None, Refusal("key_reused", text)
+            return None, key_reused(key)
         return held.step_id, None
 
     async def _repeat(self, run: Run, identity: str) -> str | None:

@@ -42,6 +42,11 @@ class Refusal(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
+def key_reused(key: str) -> Refusal:
+    """Of a call whose business key another call holds, with other bytes."""
+    return Refusal("key_reused", f"The key {key!r} was used by an earlier call with other arguments; nothing was sent.")
+
+
 class ProposedCall(msgspec.Struct, frozen=True, gc=False):
     """A tool call that a model or a caller proposed, checked and hashed, before any question or send."""
 
@@ -215,8 +220,7 @@ def _under_one_key(d: Draft, call: ProposedCall) -> ProposedCall:
     if taken is None:
         return call
     if taken.input_hash != call.input_hash:
-        text = f"The key {call.business_key!r} was used by an earlier call with other arguments; nothing was sent."
-        return replace(call, refusal=Refusal("key_reused", text))
+        return replace(call, refusal=key_reused(call.business_key))
     return replace(call, owner_step_id=taken.step_id, gate=None)
 
 

@@ -8,6 +8,7 @@
     │   ├── RunEnded            run_ended              the run is terminal
     │   └── KeyReused           key_reused             the same key came with other content
     ├── Conflict                conflict               somebody appended first; reload and decide again
+    │   └── KeyHeld             conflict               another step took the business key first
     ├── LeaseLost               lease_lost             the lease is over or belongs to another
     ├── ApprovalPending         approval_pending       perform(): a person has to approve first
     ├── OutcomeUnknown          outcome_unknown        perform(): the call may have been sent, nobody knows yet
@@ -79,6 +80,10 @@ class Conflict(SurefootError):
     """The guard of an append did not hold: another append came first. Reload and decide again."""
 
     code = "conflict"
+
+
+class KeyHeld(Conflict):
+    """Another step took the business key first: what was to be written has to be prepared anew."""
 
 
 class LeaseLost(SurefootError):

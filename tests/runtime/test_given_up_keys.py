@@ -6,6 +6,7 @@ import pytest
 
 from surefoot import Agent, Operation, Receipt, Surefoot, effects, tool
 from surefoot.errors import OutcomeUnknown
+from surefoot.store.port import Append, KeyOwner
 from surefoot.testing.model import FakeModel
 
 
@@ -38,3 +39,39 @@ async def test_a_call_under_a_key_that_was_given_up_ends_without_being_sent(stor
             "the performed run has ended too"
         )
     assert sent == ["mail:81"]
+
+
+async def test_a_key_that_another_run_takes_first_is_answered_from_there_at_once(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is taken between the look for its holder and the commit of the answer that proposes the call."""
+    sent: list[str] = []
+
+    @tool(effect=effects.opaque, key=lambda invoice: invoice)
+    async def mail(op: Operation, invoice: str) -> Receipt:
+        """Mail an invoice."""
+        sent.append(op.key)
+        return Receipt(resource_id="m-1")
+
+    model = FakeModel([[("mail", {"invoice": "81"})], "Done."])
+    agent = Agent("clerk", model, tools=[mail])
+    async with Surefoot(store_url, [agent], worker=True, log=lambda line: None) as sf:
+        assert await sf.perform(mail.call(invoice="81"), timeout=20) == Receipt(resource_id="m-1")
+        asked: list[str] = []
+        appended: list[Append] = []
+        owner, append = sf.store.key_owner, sf.store.append
+
+        async def late(tenant_id: str, key: str) -> KeyOwner | None:
+            asked.append(key)
+            return None if len(asked) == 1 else await owner(tenant_id, key)
+
+        async def counted(what: Append) -> None:
+            appended.append(what)
+            await append(what)
+
+        monkeypatch.setattr(sf.store, "key_owner", late)
+        monkeypatch.setattr(sf.store, "append", counted)
+        run = await sf.wait((await sf.start(agent, "Mail it.")).id, timeout=20)
+    assert (run.status, run.steps[1].external_resource_id) == ("completed", "m-1")
+    assert sent == ["mail:81"]
+    assert len(asked) == 2 and len(appended) < 10

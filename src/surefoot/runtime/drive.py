@@ -13,13 +13,13 @@ from surefoot.core.attempts import Outcome, ask_about_model, record_outcome, rec
 from surefoot.core.draft import Draft
 from surefoot.core.people import expire_due
 from surefoot.core.state import STEP_ENDS, Step, StepStatus, StepType, wake_times
-from surefoot.errors import LeaseLost, StoreError, Unreadable
+from surefoot.errors import KeyHeld, LeaseLost, StoreError, Unreadable
 from surefoot.runtime.context import Context
 from surefoot.runtime.doubt import settle_step
 from surefoot.runtime.execute import Call, Sorter, run_call, wait_call
 from surefoot.runtime.handle import Handle
 from surefoot.runtime.held import Held
-from surefoot.runtime.loop import Loop
+from surefoot.runtime.loop import Loop, RecordModel
 from surefoot.runtime.ready import start_when_ready
 from surefoot.runtime.registry import RunnableTool
 from surefoot.runtime.throttles import Throttles
@@ -320,6 +320,14 @@ class Driver:
             raise
         except Exception as error:
             return await self._model_failed(step, error)
+        while True:
+            try:
+                return await self._record_answer(step, record)
+            except KeyHeld:
+                # Another run took a key after it was asked for: the call is answered from there.
+                record = await loop.record_model(self.handle.run, answer)
+
+    async def _record_answer(self, step: Step, record: RecordModel) -> list[str]:
         self.held.remember(record.known)
         questions = await self.held.questions(step)
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from surefoot.core.draft import Draft
 from surefoot.core.evolve import forget_closed
 from surefoot.core.state import Rules, Run
-from surefoot.errors import AlreadyDecided, CommitUnknown, Conflict, RunEnded, StoreError, StoreUnavailable
+from surefoot.errors import AlreadyDecided, CommitUnknown, Conflict, KeyHeld, RunEnded, StoreError, StoreUnavailable
 from surefoot.store.port import Append, Store
 
 T = TypeVar("T")
@@ -60,8 +60,8 @@ class Handle:
         append whether the lease ends with it. A command that emits nothing writes nothing. Cancelling the wait does not
         undo a commit that is under way.
 
-        Raises what the command raises, LeaseLost, StoreUnavailable (nothing was written) and CommitUnknown (still not
-        known after reading back: nothing may be sent on it).
+        Raises what the command raises, KeyHeld (the same command would meet it again), LeaseLost, StoreUnavailable
+        (nothing was written) and CommitUnknown (still not known after reading back: nothing may be sent on it).
         """
         async with self._lock:
             if step_id is not None and step_id not in self.run.steps:
@@ -73,8 +73,10 @@ class Handle:
                     return result
                 try:
                     await self._append(draft, release)
-                except Conflict:
+                except Conflict as conflict:
                     await self._read(step_id or self._keep)
+                    if isinstance(conflict, KeyHeld):
+                        raise
                     continue
                 return result
             raise Conflict(f"run {self.run.id}: {CONFLICTS_MAX} conflicts in a row; look at what keeps writing to it")

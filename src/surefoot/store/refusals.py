@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from surefoot.core.state import TERMINAL
-from surefoot.errors import Conflict, KeyReused, LeaseLost, NotAllowed, NotFound, RunEnded, SurefootError
+from surefoot.errors import Conflict, KeyHeld, KeyReused, LeaseLost, NotAllowed, NotFound, RunEnded, SurefootError
 from surefoot.store.port import Append, Create
 
 Row = Mapping[str, object]
@@ -76,9 +76,9 @@ def run_exists(run_id: str) -> Conflict:
     return Conflict(f"run {run_id} exists already: mint another id")
 
 
-def key_held(operation_key: object) -> Conflict:
+def key_held(operation_key: object) -> KeyHeld:
     """A business key is another step's."""
-    return Conflict(f"another step holds the key {operation_key!r}: reload and answer from it")
+    return KeyHeld(f"another step holds the key {operation_key!r}: reload and answer from it")
 
 
 def message_placed(message_id: object) -> Conflict:

@@ -8,8 +8,10 @@ import threading
 import pytest
 
 from surefoot import Absent, Agent, Operation, Receipt, Surefoot, effects, tool
-from surefoot.core.state import Run
+from surefoot.core.state import Run, Step
 from surefoot.errors import StoreUnavailable
+from surefoot.runtime import drive
+from surefoot.runtime.held import Held
 from surefoot.testing.model import FakeModel
 from tests.support import eventually
 
@@ -51,6 +53,48 @@ async def test_a_thread_is_not_forgotten_where_a_look_at_its_run_fails(
         run = await sf.wait(run.id, timeout=30)
     assert run.status == "completed"
     assert made == [1]
+
+
+async def test_a_call_goes_on_to_its_end_where_the_work_on_another_fails(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that nobody can look for would be a question, and for no reason."""
+    mailed, failed = asyncio.Event(), asyncio.Event()
+
+    async def find(op: Operation) -> Absent:
+        return Absent(coverage="everything")
+
+    @tool(effect=effects.lookup(find, settle=0.1))
+    async def pay(op: Operation) -> Receipt:
+        """Pay; the first reply is lost."""
+        if op.attempt == 1:
+            raise effects.InDoubt("the connection broke")
+        return Receipt(resource_id=str(op.attempt))
+
+    @tool(effect=effects.opaque)
+    async def mail(op: Operation) -> Receipt:
+        """Mail, for a while."""
+        await mailed.wait()
+        return Receipt(resource_id="m-1")
+
+    settle = drive.settle_step
+
+    async def once(held: Held, step: Step) -> list[str]:
+        if failed.is_set():
+            return await settle(held, step)
+        failed.set()
+        raise RuntimeError("a bug of ours")
+
+    monkeypatch.setattr(drive, "settle_step", once)
+    agent = Agent("clerk", FakeModel([[("pay", {}), ("mail", {})], "Done."]), tools=[pay, mail])
+    async with Surefoot(store_url, [agent], worker=True, log=lambda line: None) as sf:
+        run = await sf.start(agent, "Pay and mail.")
+        await asyncio.wait_for(failed.wait(), 20)
+        await eventually(lambda: sf.worker is None or sf.worker.drivers[run.id].failure is not None, "it is known")
+        mailed.set()
+        run = await sf.wait(run.id, timeout=30)
+    assert (run.status, [step.status for step in run.steps[1:3]]) == ("completed", ["succeeded", "succeeded"])
+    assert [step.external_resource_id for step in run.steps[1:3]] == ["2", "m-1"]
 
 
 async def _one_look_fails(sf: Surefoot, run_id: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -193,6 +193,8 @@ class Driver:
 
     def _until_next(self) -> float:
         run, now = self.handle.run, self.ctx.store.now()
+        if self.held.stopping:
+            return REST_SECONDS_MAX
         if self._tasks:
             idle = [s for s in run.steps.values() if s.id not in self._tasks]
             due = [s.not_before for s in idle if s.status is StepStatus.pending]
@@ -293,8 +295,9 @@ class Driver:
                 break
         error = None if done.cancelled() else done.exception()
         if error is not None:
+            # The others go on to their ends under this lease: cut off, a call that nobody can look for is a question.
             self.failure = error
-            self.lose()
+            self.stop()
         if self._needs_main():
             self._wake()
 

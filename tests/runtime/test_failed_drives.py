@@ -10,7 +10,7 @@ import pytest
 from surefoot import Absent, Agent, Operation, Receipt, Surefoot, effects, tool
 from surefoot.core.state import Run, Step
 from surefoot.errors import StoreUnavailable
-from surefoot.runtime import drive
+from surefoot.runtime.doubt import settle_step
 from surefoot.runtime.held import Held
 from surefoot.testing.model import FakeModel
 from tests.support import eventually
@@ -77,15 +77,13 @@ async def test_a_call_goes_on_to_its_end_where_the_work_on_another_fails(
         await mailed.wait()
         return Receipt(resource_id="m-1")
 
-    settle = drive.settle_step
-
     async def once(held: Held, step: Step) -> list[str]:
         if failed.is_set():
-            return await settle(held, step)
+            return await settle_step(held, step)
         failed.set()
         raise RuntimeError("a bug of ours")
 
-    monkeypatch.setattr(drive, "settle_step", once)
+    monkeypatch.setattr("surefoot.runtime.drive.settle_step", once)
     agent = Agent("clerk", FakeModel([[("pay", {}), ("mail", {})], "Done."]), tools=[pay, mail])
     async with Surefoot(store_url, [agent], worker=True, log=lambda line: None) as sf:
         run = await sf.start(agent, "Pay and mail.")

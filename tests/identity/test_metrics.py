@@ -137,6 +137,6 @@ async def test_readiness_tells_of_a_store_that_cannot_be_written(place: Place, m
         assert (ready.status_code, ready.json()["ready"], ready.json()["store"]) == (200, True, None)
         with place.locked():
             locked = await rig.ask("GET", "/readyz")
-        assert (locked.status_code, locked.json()["ready"], locked.json()["store"]) == (503, False, "store_locked")
+        assert (locked.status_code, locked.json()["ready"], locked.json()["store"]) == (503, False, "store_unavailable")
         assert (await rig.ask("GET", "/healthz")).status_code == 200
         assert (await rig.ask("GET", "/readyz")).status_code == 200

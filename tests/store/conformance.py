@@ -783,6 +783,16 @@ class Watching:
         page = await store.runs(TENANT, status="completed", agent="reviewer", before=names(5)[0], limit=1)
         assert [row.run.id for row in page] == [names(3)[0]]
         assert await store.runs(TENANT, status=None, agent="other", before=None, limit=10) == []
+        going_on = await store.runs(TENANT, status="running", agent=None, before=None, limit=10)
+        assert [row.run.id for row in going_on] == [names(n)[0] for n in (4, 2)]
+        page = await store.runs(TENANT, status="running", agent="reviewer", before=names(4)[0], limit=1)
+        assert [row.run.id for row in page] == [names(2)[0]]
+        for status, agent, before in (
+            ("running", "other", None),
+            ("running", None, names(2)[0]),
+            ("waiting_for_user", None, None),
+        ):
+            assert await store.runs(TENANT, status=status, agent=agent, before=before, limit=10) == []
 
     async def test_events_come_in_pages(self, bench: Bench) -> None:
         store = await bench.open()

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 from surefoot.agent.agent import Agent
 from surefoot.app import Surefoot
 from surefoot.core.state import RunStatus
-from surefoot.errors import StoreError
+from surefoot.errors import StoreError, StoreUnavailable
 from surefoot.server.openapi import OPEN, described
 from surefoot.server.requests import Reader
 from surefoot.server.service import service_of
@@ -80,8 +80,8 @@ async def readyz(request: Request) -> Response:
         except StoreError as problem:
             wrong_store = problem.code
         except TimeoutError:
-            # A prober does not wait for as long as an append may wait for a lock.
-            wrong_store = "store_locked"
+            # A prober does not wait for as long as an append may wait for a lock or a server.
+            wrong_store = StoreUnavailable.code
     readiness = Readiness(wrong_store is None and not workers, wrong_store, "; ".join(workers) or None, blocked)
     return reply(readiness, 200 if readiness.ready else 503)
 

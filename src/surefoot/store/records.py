@@ -10,13 +10,19 @@ from msgspec.structs import replace
 from surefoot.core import codec
 from surefoot.core.evolve import Recorded
 from surefoot.core.payloads import AS_TOLD
-from surefoot.core.state import Action, Attempt, Instant, Limits, Rules, Run, Signals, Step
+from surefoot.core.state import TERMINAL, Action, Attempt, Instant, Limits, Rules, Run, RunStatus, Signals, Step
 from surefoot.errors import Unreadable
 from surefoot.store import port
 from surefoot.store.lock import worker_of
 
 Row = Mapping[str, object]
 _TEXTS = tuple[str, ...]
+UNDER_WAY = frozenset(RunStatus) - TERMINAL
+
+
+def runs_query(status: str | None) -> str:
+    """The name of the query that lists runs of a status: those under way are few among all, and have an index."""
+    return "runs_list_open" if status in UNDER_WAY else "runs_list"
 
 
 def read_run(row: Row, steps: Sequence[Step], actions: Sequence[Action]) -> Run:

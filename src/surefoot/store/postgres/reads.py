@@ -107,7 +107,7 @@ class PostgresReads:
     ) -> list[RunRow]:
         """Newest first, ids lower than `before`."""
         params = {"tenant_id": tenant_id, "status": status, "agent": agent, "before": before, "limit": limit}
-        loaded = await self._load("runs_list", params)
+        loaded = await self._load(records.runs_query(status), params)
         newest_first = sorted(loaded.runs, key=itemgetter("id"), reverse=True)
         return [records.read_run_row(row, loaded.run(row)) for row in newest_first]
 

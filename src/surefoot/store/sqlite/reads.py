@@ -52,7 +52,8 @@ class SqliteReads:
     ) -> list[RunRow]:
         """Newest first, ids lower than `before`."""
         params = {"tenant_id": tenant_id, "status": status, "agent": agent, "before": before, "limit": limit}
-        return await self._read(lambda: [self._read_run(row) for row in self._file.all("runs_list", params)])
+        query = records.runs_query(status)
+        return await self._read(lambda: [self._read_run(row) for row in self._file.all(query, params)])
 
     async def children(self, tenant_id: str, run_id: str) -> list[Run]:
         """The runs that work on calls of this one, oldest first."""

@@ -700,6 +700,16 @@ WHERE tenant_id = :tenant_id AND (:before::text IS NULL OR id < :before)
     AND (:status::text IS NULL OR status = :status) AND (:agent::text IS NULL OR agent = :agent)
 ORDER BY id DESC LIMIT :limit
 
+-- name: runs_list_open
+-- The same of a status that is no end. OFFSET 0 has the runs under way read by their index, however few have the status:
+-- a plan for any status goes through all runs by their ids.
+SELECT * FROM (
+    SELECT * FROM run WHERE tenant_id = :tenant_id AND status NOT IN ('completed', 'failed', 'cancelled') OFFSET 0
+) AS open
+WHERE tenant_id = :tenant_id AND status = :status
+    AND (:before::text IS NULL OR id < :before) AND (:agent::text IS NULL OR agent = :agent)
+ORDER BY id DESC LIMIT :limit
+
 -- name: load_runs
 -- Runs with what a run in memory holds: their live steps, by the condition of the index step_live, closed ones about which
 -- a person is asked, the step named, and all actions that belong to them; each row as JSON. One state of the database.

@@ -537,6 +537,13 @@ WHERE tenant_id = :tenant_id AND (:before IS NULL OR id < :before)
     AND (:status IS NULL OR status = :status) AND (:agent IS NULL OR agent = :agent)
 ORDER BY id DESC LIMIT :limit
 
+-- name: runs_list_open
+-- The same of a status that is no end: only runs under way are read.
+SELECT * FROM run INDEXED BY run_under_way
+WHERE tenant_id = :tenant_id AND status <> 'completed' AND status <> 'failed' AND status <> 'cancelled'
+    AND status = :status AND (:before IS NULL OR id < :before) AND (:agent IS NULL OR agent = :agent)
+ORDER BY id DESC LIMIT :limit
+
 -- name: run_versions
 -- The versions of some runs.
 SELECT id, version FROM run

@@ -12,6 +12,7 @@ from surefoot.errors import StoreError
 
 POLL_SECONDS = 0.05
 """Others are noticed within 100 ms: one pause, one look."""
+Waiters = dict[asyncio.Future[None], None]
 
 
 class Follower:
@@ -68,21 +69,22 @@ class Watch:
         self.foreign = 0
         self._clock = clock
         self._look = look
-        self._waiters: set[asyncio.Future[None]] = set()
-        self._foreign_waiters: set[asyncio.Future[None]] = set()
-        self._followers: dict[str, set[Follower]] = {}
+        # Dictionaries keep the order of arrival: who waits longest is told first, and stories can be repeated.
+        self._waiters: Waiters = {}
+        self._foreign_waiters: Waiters = {}
+        self._followers: dict[str, dict[Follower, None]] = {}
         self._poller: asyncio.Task[None] | None = None
 
     def follow(self, run_id: str, when: Callable[[Run], bool] | None, seen: bool) -> Follower:
         """Know when a run may have changed."""
         follower = Follower(self, run_id, when, seen)
-        self._followers.setdefault(run_id, set()).add(follower)
+        self._followers.setdefault(run_id, {})[follower] = None
         return follower
 
     def unfollow(self, run_id: str, follower: Follower) -> None:
         """The end of `follow`."""
-        followers = self._followers.get(run_id, set())
-        followers.discard(follower)
+        followers = self._followers.get(run_id, {})
+        followers.pop(follower, None)
         if not followers:
             self._followers.pop(run_id, None)
 
@@ -137,18 +139,18 @@ class Watch:
             await self._wait(self._foreign_waiters, timeout_s)
         return self.foreign
 
-    async def _wait(self, waiters: set[asyncio.Future[None]], timeout_s: float) -> None:
+    async def _wait(self, waiters: Waiters, timeout_s: float) -> None:
         if timeout_s <= 0:
             return
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
-        waiters.add(waiter)
+        waiters[waiter] = None
         self.poll()
         timer = loop.create_task(self._sleep(timeout_s))
         try:
             await asyncio.wait({waiter, timer}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            waiters.discard(waiter)
+            waiters.pop(waiter, None)
             timer.cancel()
 
     def stop(self) -> None:
@@ -179,7 +181,7 @@ class Watch:
                 self.bump_foreign()
 
 
-def _wake(waiters: set[asyncio.Future[None]]) -> None:
+def _wake(waiters: Waiters) -> None:
     for waiter in waiters:
         if not waiter.done():
             waiter.set_result(None)

@@ -25,8 +25,8 @@ from surefoot.testing.wire import encode_entries
 from surefoot.testing.world import World
 
 STORY_SECONDS_MAX = 4 * 86_400.0
-TURNS_MAX = 30_000
-"""A story takes one or two thousand; one that does not come to rest goes on for ever."""
+TURNS_MAX = 15_000
+"""For each worker. A story takes one or two thousand; one that does not come to rest goes on for ever."""
 
 
 class Simulated(msgspec.Struct, frozen=True):
@@ -121,6 +121,8 @@ class _Story:
             return self._result("", ())
         self.violations += self.person.violations
         self.violations += judge(lived, self._outside())
+        if self.violations:
+            self.violations += [f"run {one.row.run.id} is {one.row.run.status.value}" for one in lived]
         runs = [one.row.run for one in lived]
         statuses = tuple(run.status.value for run in runs if run.id not in self.person.cancelled)
         return self._result(event_hash(lived, self.world), statuses)
@@ -168,10 +170,13 @@ class _Story:
     def _run(self) -> None:
         try:
             self.machine.run_until(
-                lambda: all(p.finished for p in self._finite), seconds=STORY_SECONDS_MAX, turns_max=TURNS_MAX
+                lambda: all(p.finished for p in self._finite),
+                seconds=STORY_SECONDS_MAX,
+                turns_max=TURNS_MAX * max(self._workers, 1),
             )
         except Stalled as stalled:
-            self.violations.append(f"I7: {stalled}")
+            left = ", ".join(p.name for p in self._finite if not p.finished)
+            self.violations.append(f"I7: {stalled}; not finished: {left}")
 
     def _read(self, stage: Stage) -> list[Lived] | None:
         self._distance.over = True

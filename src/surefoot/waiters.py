@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from surefoot.core.state import Run
 from surefoot.errors import WaitTimeout
 from surefoot.runtime.children import calls_run, may_rest, rests
 from surefoot.runtime.context import Context
-from surefoot.snapshot import RunSnapshot, read_snapshot
+from surefoot.snapshot import RunSnapshot, blocked_code, read_snapshot
 from surefoot.store.port import Following
 
 T = TypeVar("T")
@@ -76,12 +76,19 @@ async def _wait(
 
 async def _late(ctx: Context, run: Run) -> WaitTimeout:
     status = run.status.value
-    blocked = (await ctx.store.run(ctx.tenant_id, run.id)).blocked_code
+    blocked = blocked_code(await ctx.store.run(ctx.tenant_id, run.id), ctx.store.now())
     if blocked is None:
         what = "what was waited for did not come before its end" if run.ended else "it goes on"
         return WaitTimeout(f"run {run.id} is {status}; {what}", details={"status": status})
     text = f"run {run.id} is {status}; {blocked_text(blocked)}"
     return WaitTimeout(text, details={"status": status, "blocked": blocked})
+
+
+def takes(ctx: Context, versions: Mapping[str, str], run: Run) -> bool:
+    """Whether a worker with this code takes the run: it knows its agent (`versions`, by name) or its performed tool."""
+    if run.kind == "perform":
+        return run.agent in ctx.registry.tools
+    return versions.get(run.agent) == run.agent_version
 
 
 def blocked_text(code: str) -> str:
@@ -90,7 +97,7 @@ def blocked_text(code: str) -> str:
         case "unreadable":
             what = "a stored value cannot be read: see `surefoot doctor`"
         case "no_worker":
-            what = "it is ready, and no worker takes it: start one with the code of its agent and version"
+            what = "it is ready, and no worker takes it: start one with the code of its agent and version (its tool)"
         case "drive_failed":
             what = "driving it failed again and again: read the worker's log, mend the code, start a worker anew"
         case _:

@@ -91,7 +91,10 @@ async def test_a_second_function_under_the_name_of_one_that_was_performed_is_ref
     assert sent == [("mail", "hello"), ("money", "100")]
 
 
-async def test_a_worker_that_knows_two_functions_of_a_performed_name_runs_neither(store_url: str) -> None:
+async def test_a_worker_that_knows_two_functions_of_a_performed_name_runs_neither(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("surefoot.snapshot.NO_WORKER_SECONDS", 0.5)
     sent: Sent = []
     gated = mailing(sent).using(approval="always")
     async with Surefoot(store_url, log=lambda line: None) as sf:
@@ -106,5 +109,5 @@ async def test_a_worker_that_knows_two_functions_of_a_performed_name_runs_neithe
         performed = (await sf.store.action(sf.tenant, action_id)).run_id
         with pytest.raises(WaitTimeout) as waited:
             await sf.wait(performed, timeout=3.0)
-    assert waited.value.details["blocked"] == "unknown_tool"
+    assert waited.value.details["blocked"] == "no_worker"
     assert sent == [("mail", "from writer")]

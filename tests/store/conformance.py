@@ -630,11 +630,15 @@ class Leasing:
         ready = await store.create(new_run(store, 1))
         await store.create(new_run(store, 2, agent="unknown"))
         await store.create(new_run(store, 3, version="2"))
-        perform = await store.create(new_run(store, 4, agent="", kind="perform"))
+        perform = await store.create(new_run(store, 4, agent="charge", kind="perform"))
         await (await Story.begin(store, 5)).wait_for_person()
         await (await Story.begin(store, 6)).complete()
         await Story.begin(store, 7, owner="other")
-        claimed = await claim(store)
+        await store.create(new_run(store, 8, agent="refund", kind="perform"))
+        # An agent of a tool's name is no tool, and a tool of an agent's name no agent.
+        assert await store.claim(TENANT, "w", {"charge": "1", "perform:reviewer": ""}, 30.0, 10) == []
+        assert await store.next_wake(TENANT, {"perform:reviewer": ""}) == (None, None)
+        claimed = await store.claim(TENANT, "w", {**AGENTS, "perform:charge": ""}, 30.0, 10)
         assert {one.run_id for one in claimed} == {ready.id, perform.id}
         assert all(one.token == 1 and not one.owner_died for one in claimed)
         assert all(abs(one.lease_until - store.now().mono - 30.0) < 5.0 for one in claimed)
@@ -697,13 +701,22 @@ class Leasing:
         assert {one.run_id for one in await claim(store, "other")} == {ids[1], ids[2]}
         assert await store.renew(TENANT, {}, 10.0) == {}
 
-    async def test_a_blocked_run_is_not_claimed(self, bench: Bench) -> None:
+    async def test_who_asks_for_one_run_knows_its_tool_though_others_did_not(self, bench: Bench) -> None:
         store = await bench.open()
         run = await store.create(new_run(store))
         (claimed,) = await claim(store)
         await store.block(TENANT, run.id, claimed.token, "unknown_tool")
+        assert await claim(store) == []
+        assert await store.claim_one(TENANT, run.id, "w", 30.0) is not None
+        assert (await store.run(TENANT, run.id)).blocked_code is None
+
+    async def test_a_blocked_run_is_not_claimed(self, bench: Bench) -> None:
+        store = await bench.open()
+        run = await store.create(new_run(store))
+        (claimed,) = await claim(store)
+        await store.block(TENANT, run.id, claimed.token, "drive_failed")
         row = await store.run(TENANT, run.id)
-        assert (row.blocked_code, row.lease_owner) == ("unknown_tool", None)
+        assert (row.blocked_code, row.lease_owner) == ("drive_failed", None)
         assert await claim(store) == []
         assert await store.claim_one(TENANT, run.id, "w", 30.0) is None
         assert await store.next_wake(TENANT) == (None, None)

@@ -23,6 +23,7 @@ from surefoot.errors import SurefootError
 from surefoot.runtime.children import rests
 from surefoot.runtime.worker import Worker
 from surefoot.snapshot import public_event
+from surefoot.waiters import takes
 
 TICK_SECONDS = 0.25
 """How often the worker's own story is told and its health looked at."""
@@ -107,10 +108,10 @@ async def _idle(sf: Surefoot, worker: Worker) -> bool:
     """True once every run that this worker could take waits for a person or has ended."""
     if worker.drivers:
         return False
+    versions = {agent.name: agent.version for agent in sf.agents.values()}
     for status in (RunStatus.running, RunStatus.reconciling):
         for row in await sf.store.runs(sf.tenant, status=status.value, agent=None, before=None, limit=LIVE_RUNS_MAX):
-            agent = sf.agents.get(row.run.agent)
-            ours = row.run.kind == "perform" or (agent is not None and agent.version == row.run.agent_version)
+            ours = takes(sf.context, versions, row.run)
             if ours and row.blocked_code is None and not await rests(sf.context, row.run):
                 return False
     return not worker.drivers

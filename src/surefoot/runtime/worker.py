@@ -144,13 +144,17 @@ class Worker:
     async def _claim(self) -> list[Claimed]:
         if self.free <= 0:
             return []
-        claimed = await self.ctx.store.claim(self.ctx.tenant_id, self.id, self._agents, self.ctx.lease_s, self.free)
+        claimed = await self.ctx.store.claim(self.ctx.tenant_id, self.id, self._known(), self.ctx.lease_s, self.free)
         for one in claimed:
             await self.adopt(one)
         return claimed
 
+    def _known(self) -> dict[str, str]:
+        """What this worker can drive: agents by their versions, and performed calls of its tools."""
+        return {**self._agents, **dict.fromkeys(map("perform:{}".format, self.ctx.registry.tools), "")}
+
     async def _until_ready(self) -> float:
-        mono, wall = await self.ctx.store.next_wake(self.ctx.tenant_id, self._agents)
+        mono, wall = await self.ctx.store.next_wake(self.ctx.tenant_id, self._known())
         now = self.ctx.store.now()
         waits = [IDLE_POLL_SECONDS]
         waits += [mono - now.mono] if mono is not None else []

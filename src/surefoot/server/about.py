@@ -18,6 +18,7 @@ from surefoot.server.service import service_of
 from surefoot.server.wire import AgentFacts, AgentPage, Health, Readiness, ToolFacts, Vocabulary, reply
 from surefoot.snapshot import blocked_code
 from surefoot.vocabulary import EVENTS, NEXT, TEXTS
+from surefoot.waiters import takes
 
 router = APIRouter(tags=["server"])
 
@@ -89,11 +90,11 @@ async def readyz(request: Request) -> Response:
 async def _blocked(sf: Surefoot) -> Counter[str]:
     """Runs that no worker takes, by why."""
     found = Counter(await sf.store.blocked(sf.tenant))
+    versions = {agent.name: agent.version for agent in sf.agents.values()}
     for status in (RunStatus.running, RunStatus.reconciling):
         rows = await sf.store.runs(sf.tenant, status=status.value, agent=None, before=None, limit=RUNS_MAX)
         for row in rows:
             if row.blocked_code is None and blocked_code(row, sf.store.now()) is not None:
-                agent = sf.agents.get(row.run.agent)
-                known = row.run.kind == "perform" or (agent is not None and agent.version == row.run.agent_version)
-                found["no_worker" if known else "unknown_agent"] += 1
+                missing = "unknown_tool" if row.run.kind == "perform" else "unknown_agent"
+                found["no_worker" if takes(sf.context, versions, row.run) else missing] += 1
     return found

@@ -250,12 +250,13 @@ class Store(AccessStore, Protocol):
     ) -> list[Claimed]:
         """Take leases of runs that are ready (by ready_at or wake_at) and free: their lease is over, or its owner's
         process on this machine is proven dead. Only a changed row counts. `agents` maps known names to versions, and
-        both have to fit; runs of kind perform are always taken. Runs with a blocked_code are not.
+        both have to fit; a performed call is for who knows `perform:TOOL`. Runs with a blocked_code are not taken.
         """
         ...
 
     async def claim_one(self, tenant_id: str, run_id: str, worker_id: str, lease_s: float) -> Claimed | None:
-        """The same for one run, whether or not it is ready; None if it is leased to a live owner or blocked.
+        """The same for one run, whether or not it is ready; None if it is leased to a live owner, or blocked for more
+        than that others do not know its tool.
 
         Raises NotFound.
         """

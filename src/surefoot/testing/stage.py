@@ -16,7 +16,7 @@ import msgspec
 
 from surefoot.agent.agent import Agent
 from surefoot.agent.schedule import Schedule
-from surefoot.agent.tools import Tool
+from surefoot.agent.tools import DECLARED, Tool
 from surefoot.app import Surefoot
 from surefoot.connectors import github_api, github_app
 from surefoot.core.policy import LEASE_SECONDS_DEFAULT
@@ -98,10 +98,14 @@ class Stage:
         self.on_open: Callable[[Surefoot], None] = lambda sf: None
         """Called with each process's surefoot once its store is open, before it works."""
         self._before: dict[str, str | None] = {}
+        self._declared: dict[tuple[str, str], Tool] = {}
 
     def __enter__(self) -> Self:
         self._before = {name: os.environ.get(name) for name in VARIABLES}
         _set(VARIABLES)
+        # What the host's modules have declared is no part of a story: a name that it shares would not be clear there.
+        self._declared = dict(DECLARED)
+        DECLARED.clear()
         new_process()
         return self
 
@@ -109,6 +113,8 @@ class Stage:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         _set(self._before)
+        DECLARED.clear()
+        DECLARED.update(self._declared)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def surefoot(self, process: Process, *, worker: bool, log: Callable[[str], None] | None = None) -> Surefoot:

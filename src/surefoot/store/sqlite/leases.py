@@ -135,11 +135,14 @@ def next_wake(
 
 
 def take(tx: Transaction, tenant_id: str, run_id: str, owner: str, lease_s: float) -> Claimed | None:
-    """Take one lease; None if the run is not free or is blocked. Raises NotFound."""
+    """Take one lease; None if the run is not free or is blocked. Raises NotFound.
+
+    A claim finds no run that is blocked; who asks for one run knows its tool, though others did not.
+    """
     facts = tx.file.one("lease_facts", {"tenant_id": tenant_id, "run_id": run_id})
     if facts is None:
         raise NotFound(f"no run {run_id}")
-    if facts["blocked_code"] is not None:
+    if facts["blocked_code"] not in (None, "unknown_tool"):
         return None
     now = tx.clock.now()
     until = now.mono + lease_s

@@ -452,14 +452,14 @@ SELECT EXISTS (
     SELECT 1 FROM run
     WHERE tenant_id = :tenant_id AND ready_at IS NOT NULL AND ready_at <= :mono AND blocked_code IS NULL
         AND (lease_owner IS NULL OR lease_until <= :mono)
-        AND (kind = 'perform'
-            OR (agent, agent_version) IN (SELECT * FROM unnest(:agents::text[], :agent_versions::text[])))
+        AND CASE kind WHEN 'perform' THEN 'perform:' || agent = ANY(:agents::text[])
+            ELSE (agent, agent_version) IN (SELECT * FROM unnest(:agents::text[], :agent_versions::text[])) END
 ) OR EXISTS (
     SELECT 1 FROM run
     WHERE tenant_id = :tenant_id AND wake_at IS NOT NULL AND wake_at <= :wall AND blocked_code IS NULL
         AND (lease_owner IS NULL OR lease_until <= :mono)
-        AND (kind = 'perform'
-            OR (agent, agent_version) IN (SELECT * FROM unnest(:agents::text[], :agent_versions::text[])))
+        AND CASE kind WHEN 'perform' THEN 'perform:' || agent = ANY(:agents::text[])
+            ELSE (agent, agent_version) IN (SELECT * FROM unnest(:agents::text[], :agent_versions::text[])) END
 ) AS found
 
 -- name: claim_ready
@@ -470,15 +470,15 @@ WITH plain AS (
     SELECT run.tenant_id, run.id, run.lease_owner, run.ready_at AS since FROM run
     WHERE run.tenant_id = :tenant_id AND run.ready_at IS NOT NULL AND run.ready_at <= :mono AND run.priority = 0
         AND run.blocked_code IS NULL AND (run.lease_owner IS NULL OR run.lease_until <= :mono)
-        AND (run.kind = 'perform'
-            OR (run.agent, run.agent_version) IN (SELECT * FROM unnest(:agents::text[], :agent_versions::text[])))
+        AND CASE run.kind WHEN 'perform' THEN 'perform:' || run.agent = ANY(:agents::text[])
+            ELSE (run.agent, run.agent_version) IN (SELECT * FROM unnest(:agents::text[], :agent_versions::text[])) END
     ORDER BY run.ready_at LIMIT :limit FOR NO KEY UPDATE OF run SKIP LOCKED
 ), other AS (
     SELECT run.tenant_id, run.id, run.lease_owner, run.ready_at - 60.0 * run.priority AS since FROM run
     WHERE run.tenant_id = :tenant_id AND run.ready_at IS NOT NULL AND run.ready_at <= :mono AND run.priority <> 0
         AND run.blocked_code IS NULL AND (run.lease_owner IS NULL OR run.lease_until <= :mono)
-        AND (run.kind = 'perform'
-            OR (run.agent, run.agent_version) IN (SELECT * FROM unnest(:agents::text[], :agent_versions::text[])))
+        AND CASE run.kind WHEN 'perform' THEN 'perform:' || run.agent = ANY(:agents::text[])
+            ELSE (run.agent, run.agent_version) IN (SELECT * FROM unnest(:agents::text[], :agent_versions::text[])) END
     ORDER BY since LIMIT :limit FOR NO KEY UPDATE OF run SKIP LOCKED
 ), free AS (
     SELECT * FROM (SELECT * FROM plain UNION ALL SELECT * FROM other) AS ready ORDER BY since LIMIT :limit
@@ -498,8 +498,8 @@ WITH free AS (
     SELECT run.tenant_id, run.id, run.lease_owner, run.wake_at - 60.0 * run.priority AS since FROM run
     WHERE run.tenant_id = :tenant_id AND run.wake_at IS NOT NULL AND run.wake_at <= :wall
         AND run.blocked_code IS NULL AND (run.lease_owner IS NULL OR run.lease_until <= :mono)
-        AND (run.kind = 'perform'
-            OR (run.agent, run.agent_version) IN (SELECT * FROM unnest(:agents::text[], :agent_versions::text[])))
+        AND CASE run.kind WHEN 'perform' THEN 'perform:' || run.agent = ANY(:agents::text[])
+            ELSE (run.agent, run.agent_version) IN (SELECT * FROM unnest(:agents::text[], :agent_versions::text[])) END
     ORDER BY since LIMIT :limit FOR NO KEY UPDATE OF run SKIP LOCKED
 ), taken AS (
     UPDATE run SET lease_owner = :owner, lease_token = run.lease_token + 1, lease_until = :mono + :lease_s
@@ -512,14 +512,16 @@ FROM taken LEFT JOIN worker ON worker.tenant_id = :tenant_id AND worker.id = tak
 ORDER BY taken.since, taken.id
 
 -- name: claim_one
--- The same for one run, ready or not. Waits for whoever writes to it just now.
+-- The same for one run, ready or not. Waits for whoever writes to it just now. Who asks for it knows its tool.
 WITH free AS (
     SELECT run.tenant_id, run.id, run.lease_owner FROM run
     WHERE run.tenant_id = :tenant_id AND run.id = :run_id
-        AND run.blocked_code IS NULL AND (run.lease_owner IS NULL OR run.lease_until <= :mono_now)
+        AND (run.blocked_code IS NULL OR run.blocked_code = 'unknown_tool')
+        AND (run.lease_owner IS NULL OR run.lease_until <= :mono_now)
     FOR NO KEY UPDATE OF run
 ), taken AS (
-    UPDATE run SET lease_owner = :owner, lease_token = run.lease_token + 1, lease_until = :mono + :lease_s
+    UPDATE run SET lease_owner = :owner, lease_token = run.lease_token + 1, lease_until = :mono + :lease_s,
+        blocked_code = NULL
     FROM free WHERE run.tenant_id = free.tenant_id AND run.id = free.id AND run.tenant_id = :tenant_id
     RETURNING run.id, run.lease_token, run.lease_until, free.lease_owner AS owner_before
 )
@@ -564,21 +566,21 @@ SELECT (
     SELECT ready_at FROM run
     WHERE tenant_id = :tenant_id AND ready_at IS NOT NULL AND blocked_code IS NULL
         AND (lease_owner IS NULL OR lease_until <= :mono)
-        AND (:agents::text[] IS NULL OR kind = 'perform'
-            OR (agent, agent_version) IN (SELECT * FROM unnest(:agents::text[], :agent_versions::text[])))
+        AND (:agents::text[] IS NULL OR CASE kind WHEN 'perform' THEN 'perform:' || agent = ANY(:agents::text[])
+            ELSE (agent, agent_version) IN (SELECT * FROM unnest(:agents::text[], :agent_versions::text[])) END)
     ORDER BY ready_at LIMIT 1
 ) AS ready, (
     SELECT min(greatest(lease_until, coalesce(ready_at, 0.0))) FROM run
     WHERE lease_owner IS NOT NULL AND lease_until > :mono AND tenant_id = :tenant_id AND blocked_code IS NULL
         AND (ready_at IS NOT NULL OR wake_at IS NOT NULL)
-        AND (:agents::text[] IS NULL OR kind = 'perform'
-            OR (agent, agent_version) IN (SELECT * FROM unnest(:agents::text[], :agent_versions::text[])))
+        AND (:agents::text[] IS NULL OR CASE kind WHEN 'perform' THEN 'perform:' || agent = ANY(:agents::text[])
+            ELSE (agent, agent_version) IN (SELECT * FROM unnest(:agents::text[], :agent_versions::text[])) END)
 ) AS lease_end, (
     SELECT wake_at FROM run
     WHERE tenant_id = :tenant_id AND wake_at IS NOT NULL AND blocked_code IS NULL
         AND (lease_owner IS NULL OR lease_until <= :mono)
-        AND (:agents::text[] IS NULL OR kind = 'perform'
-            OR (agent, agent_version) IN (SELECT * FROM unnest(:agents::text[], :agent_versions::text[])))
+        AND (:agents::text[] IS NULL OR CASE kind WHEN 'perform' THEN 'perform:' || agent = ANY(:agents::text[])
+            ELSE (agent, agent_version) IN (SELECT * FROM unnest(:agents::text[], :agent_versions::text[])) END)
     ORDER BY wake_at LIMIT 1
 ) AS awake, extract(epoch FROM clock_timestamp())::double precision AS clock
 

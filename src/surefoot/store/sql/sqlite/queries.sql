@@ -355,12 +355,15 @@ WHERE operation_key.step_id = excluded.step_id OR EXISTS (
 
 -- name: claimable_ready
 -- Free runs that are ready, longest first. Free: nobody's, or the lease is over (a dead owner's lease ends with the proof).
+-- A performed call is for who knows its tool.
 SELECT id, ready_at AS since FROM run
 WHERE tenant_id = :tenant_id AND ready_at <= :now AND priority = 0 AND blocked_code IS NULL
     AND (lease_owner IS NULL OR lease_until <= :now)
-    AND (kind = 'perform' OR EXISTS (
-        SELECT 1 FROM json_each(:agents) AS known WHERE known.key = run.agent AND known.value = run.agent_version
-    ))
+    AND EXISTS (
+        SELECT 1 FROM json_each(:agents) AS known
+        WHERE (run.kind <> 'perform' AND known.key = run.agent AND known.value = run.agent_version)
+            OR (run.kind = 'perform' AND known.key = 'perform:' || run.agent)
+    )
 ORDER BY ready_at LIMIT :limit
 
 -- name: claimable_other
@@ -368,9 +371,11 @@ ORDER BY ready_at LIMIT :limit
 SELECT id, ready_at - 60.0 * priority AS since FROM run INDEXED BY run_ready_other
 WHERE tenant_id = :tenant_id AND ready_at <= :now AND priority <> 0 AND blocked_code IS NULL
     AND (lease_owner IS NULL OR lease_until <= :now)
-    AND (kind = 'perform' OR EXISTS (
-        SELECT 1 FROM json_each(:agents) AS known WHERE known.key = run.agent AND known.value = run.agent_version
-    ))
+    AND EXISTS (
+        SELECT 1 FROM json_each(:agents) AS known
+        WHERE (run.kind <> 'perform' AND known.key = run.agent AND known.value = run.agent_version)
+            OR (run.kind = 'perform' AND known.key = 'perform:' || run.agent)
+    )
 ORDER BY since LIMIT :limit
 
 -- name: claimable_awake
@@ -378,9 +383,11 @@ ORDER BY since LIMIT :limit
 SELECT id FROM run
 WHERE tenant_id = :tenant_id AND wake_at <= :wall AND blocked_code IS NULL
     AND (lease_owner IS NULL OR lease_until <= :now)
-    AND (kind = 'perform' OR EXISTS (
-        SELECT 1 FROM json_each(:agents) AS known WHERE known.key = run.agent AND known.value = run.agent_version
-    ))
+    AND EXISTS (
+        SELECT 1 FROM json_each(:agents) AS known
+        WHERE (run.kind <> 'perform' AND known.key = run.agent AND known.value = run.agent_version)
+            OR (run.kind = 'perform' AND known.key = 'perform:' || run.agent)
+    )
 ORDER BY wake_at - 60.0 * priority LIMIT :limit
 
 -- name: lease_facts
@@ -391,7 +398,7 @@ WHERE run.tenant_id = :tenant_id AND run.id = :run_id
 
 -- name: lease_take
 -- Takes a lease. It must change one row: the run is still free.
-UPDATE run SET lease_owner = :owner, lease_token = lease_token + 1, lease_until = :until
+UPDATE run SET lease_owner = :owner, lease_token = lease_token + 1, lease_until = :until, blocked_code = NULL
 WHERE tenant_id = :tenant_id AND id = :run_id AND (lease_owner IS NULL OR lease_until <= :now)
 
 -- name: lease_renew
@@ -418,8 +425,10 @@ UPDATE run SET blocked_code = NULL WHERE tenant_id = :tenant_id AND blocked_code
 SELECT ready_at AS at FROM run
 WHERE tenant_id = :tenant_id AND ready_at IS NOT NULL AND blocked_code IS NULL
     AND (lease_owner IS NULL OR lease_until <= :now)
-    AND (:agents IS NULL OR kind = 'perform' OR EXISTS (
-        SELECT 1 FROM json_each(:agents) AS known WHERE known.key = run.agent AND known.value = run.agent_version
+    AND (:agents IS NULL OR EXISTS (
+        SELECT 1 FROM json_each(:agents) AS known
+        WHERE (run.kind <> 'perform' AND known.key = run.agent AND known.value = run.agent_version)
+            OR (run.kind = 'perform' AND known.key = 'perform:' || run.agent)
     ))
 ORDER BY ready_at LIMIT 1
 
@@ -428,8 +437,10 @@ ORDER BY ready_at LIMIT 1
 SELECT min(max(lease_until, coalesce(ready_at, 0.0))) AS at FROM run INDEXED BY run_leased
 WHERE lease_owner IS NOT NULL AND lease_until > :now AND tenant_id = :tenant_id AND blocked_code IS NULL
     AND (ready_at IS NOT NULL OR wake_at IS NOT NULL)
-    AND (:agents IS NULL OR kind = 'perform' OR EXISTS (
-        SELECT 1 FROM json_each(:agents) AS known WHERE known.key = run.agent AND known.value = run.agent_version
+    AND (:agents IS NULL OR EXISTS (
+        SELECT 1 FROM json_each(:agents) AS known
+        WHERE (run.kind <> 'perform' AND known.key = run.agent AND known.value = run.agent_version)
+            OR (run.kind = 'perform' AND known.key = 'perform:' || run.agent)
     ))
 
 -- name: next_awake
@@ -437,8 +448,10 @@ WHERE lease_owner IS NOT NULL AND lease_until > :now AND tenant_id = :tenant_id 
 SELECT wake_at AS at FROM run
 WHERE tenant_id = :tenant_id AND wake_at IS NOT NULL AND blocked_code IS NULL
     AND (lease_owner IS NULL OR lease_until <= :now)
-    AND (:agents IS NULL OR kind = 'perform' OR EXISTS (
-        SELECT 1 FROM json_each(:agents) AS known WHERE known.key = run.agent AND known.value = run.agent_version
+    AND (:agents IS NULL OR EXISTS (
+        SELECT 1 FROM json_each(:agents) AS known
+        WHERE (run.kind <> 'perform' AND known.key = run.agent AND known.value = run.agent_version)
+            OR (run.kind = 'perform' AND known.key = 'perform:' || run.agent)
     ))
 ORDER BY wake_at LIMIT 1
 

@@ -10,7 +10,7 @@ import msgspec
 from surefoot.core import policy
 from surefoot.core.marker import Keyring
 from surefoot.core.redact import Redactor
-from surefoot.core.state import Attempt, Run, Step
+from surefoot.core.state import Attempt, Rules, Run, Step
 from surefoot.doors import Doors
 from surefoot.effects import Operation, SecretSource, Signer
 from surefoot.errors import NotAllowed
@@ -81,8 +81,11 @@ class Context(msgspec.Struct, frozen=True):
             secrets=self.secrets,
         )
 
-    def operation(self, run_id: str, step: Step, attempt: Attempt | None) -> Operation:
-        """The operation of a step as its tool sees it; without an attempt it is for looking only."""
+    def operation(self, run_id: str, step: Step, attempt: Attempt | None, rules: Rules | None = None) -> Operation:
+        """The operation of a step as its tool sees it; without an attempt it is for looking only.
+
+        `rules` are what holds for the step now, where something is to be sent.
+        """
         now = self.store.now()
         earlier = [a for a in step.attempts if attempt is None or a.number < attempt.number]
         if attempt is None:
@@ -103,7 +106,7 @@ class Context(msgspec.Struct, frozen=True):
             tenant_id=self.tenant_id,
             first_byte_before=first_byte,
             last_byte_before=last_byte,
-            effect=step.rules.effect.value,
+            effect=(rules or step.rules).effect.value,
             looking=attempt is None,
             earlier_may_be_sent=True in [a.possibly_sent for a in earlier],
             door=self.doors.http,

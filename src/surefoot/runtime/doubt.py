@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from surefoot.core import policy
 from surefoot.core.decide import Start
 from surefoot.core.draft import Draft
 from surefoot.core.reconcile import (
+    POLL_SECONDS_MAX,
+    Look,
     ask_what_happened,
     believe_person,
     next_for_doubt,
@@ -36,9 +39,9 @@ async def settle_step(held: Held, step: Step) -> list[str]:
     questions = await held.questions(step)
     draft = Draft(held.run, held.ctx.store.now(), rules=held.tools.rules)
     closed = step.status in STEP_ENDS or step.resolution is Resolution.given_up
-    if tool.effect.lookup is not None and (closed or next_for_doubt(draft, step, live=False).action == "look"):
+    if closed or (tool.effect.lookup is not None and next_for_doubt(draft, step, live=False).action == "look"):
         return await _look(held, step, tool, questions)
-    if not closed and next_for_doubt(draft, step, live=False).action in SENDS and not await held.enter(step):
+    if next_for_doubt(draft, step, live=False).action in SENDS and not await held.enter(step):
         return []
     begun: list[str] = []
     try:
@@ -53,14 +56,15 @@ def _without_look(held: Held, step_id: str, questions: Questions) -> Callable[[D
     def command(d: Draft) -> list[str]:
         step = d.step(step_id)
         if step.status is not StepStatus.outcome_unknown or step.resolution is Resolution.given_up:
-            ask_what_happened(d, step_id, questions)
-            return []
+            # Somebody has told meanwhile what became of it.
+            return held.go_on(d)
         doubt = next_for_doubt(d, step, live=step_id in held.stuck)
         start = held.start(step)
         if doubt.action == "resend" and start is not None:
             return _resent(d, step_id, start, questions)
         if doubt.action == "believe_person":
-            return [step_id] if believe_person(d, step_id, start, questions) else held.go_on(d)
+            begun = believe_person(d, step_id, _anew(held, step), questions)
+            return [step_id] if begun else held.go_on(d)
         if doubt.action in ("ask", "look"):
             # Without a lookup there is nothing to look with.
             ask_what_happened(d, step_id, questions)
@@ -71,10 +75,22 @@ def _without_look(held: Held, step_id: str, questions: Questions) -> Callable[[D
     return command
 
 
+def _anew(held: Held, step: Step) -> Start | None:
+    """What the next attempt needs after an absence; None where it has to be seen first what has changed meanwhile."""
+    tool = held.tools[step.tool_name]
+    if tool.precondition is not None or tool.version != step.tool_version:
+        return None
+    return held.start(step)
+
+
 def _resent(d: Draft, step_id: str, start: Start, questions: Questions) -> list[str]:
     try:
         resend(d, step_id, start)
-    except NotAllowed:
+    except NotAllowed as refusal:
+        if refusal.code == "account_unknown":
+            # The target drops repeats of a key perhaps only within one account.
+            wait_for_doubt(d, step_id, policy.backoff(d.step(step_id).looks, 0.5, max_s=POLL_SECONDS_MAX))
+            return []
         # Another account, no attempts left, an approval that is over: the key alone is no reason any more.
         ask_what_happened(d, step_id, questions)
         return []
@@ -82,12 +98,15 @@ def _resent(d: Draft, step_id: str, start: Start, questions: Questions) -> list[
 
 
 async def _look(held: Held, step: Step, tool: RunnableTool, questions: Questions) -> list[str]:
-    answer = await look(held.ctx, held.run.id, step, tool, await held.arguments(step))
+    if tool.effect.lookup is None:
+        answer = Look("undetermined", reason="no_lookup")
+    else:
+        answer = await look(held.ctx, held.run.id, step, tool, await held.arguments(step))
     jitter = held.ctx.doors.entropy.fraction()
 
     def command(d: Draft) -> list[str]:
         now = d.step(step.id)
-        start = None if d.run.ended or tool.precondition is not None else held.start(now)
+        start = None if d.run.ended else _anew(held, now)
         live = step.id in held.stuck
         begun = record_look(d, step.id, answer, live=live, start=start, questions=questions, jitter=jitter)
         return [step.id, *held.go_on(d)] if begun else held.go_on(d)

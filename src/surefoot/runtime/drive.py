@@ -361,9 +361,10 @@ class Driver:
         """One attempt of a tool call, from its acknowledged intent to its recorded end."""
         tool = self.held.tools[step.tool_name]
         arguments = await self.held.arguments(step)
-        op = self.ctx.operation(self.handle.run.id, step, step.attempts[-1])
+        rules = self.held.rules(step)
+        op = self.ctx.operation(self.handle.run.id, step, step.attempts[-1], rules)
         with self.ctx.tracing.tool(self.handle.run, step) as span:
-            outcome, call = await run_call(self.ctx.doors, tool, op, arguments, step.rules, self.ctx.redactor)
+            outcome, call = await run_call(self.ctx.doors, tool, op, arguments, rules, self.ctx.redactor)
             span.note(ATTEMPT_END, outcome.end)
             if outcome.end != "applied":
                 span.failed(outcome.code or outcome.end)
@@ -380,8 +381,9 @@ class Driver:
             pass
         self.held.stuck.pop(step.id, None)
         self.held.leave(step.id)
-        op = self.ctx.operation(self.handle.run.id, step, step.attempts[-1])
-        late = Sorter(tool.name, op, step.rules, self.ctx.redactor, 0.5).sort(call.done)
+        rules = self.held.rules(step)
+        op = self.ctx.operation(self.handle.run.id, step, step.attempts[-1], rules)
+        late = Sorter(tool.name, op, rules, self.ctx.redactor, 0.5).sort(call.done)
         self._launch(await self._record_end(step, late))
 
     async def _record_end(self, step: Step, outcome: Outcome) -> list[str]:

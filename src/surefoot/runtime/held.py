@@ -13,7 +13,7 @@ from surefoot.core.decide import Start, approval_over, fail_run, start_step
 from surefoot.core.draft import Draft
 from surefoot.core.ends import fail_step
 from surefoot.core.payloads import result_body
-from surefoot.core.state import EffectClass, Run, Step, StepStatus, StepType, wake_times
+from surefoot.core.state import EffectClass, Rules, Run, Step, StepStatus, StepType, wake_times
 from surefoot.errors import LeaseLost, NotAllowed
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import Call
@@ -74,6 +74,10 @@ class Held:
         """How much of the lease is left at least, seconds, less the margin in which nothing begins."""
         margin = self.ctx.lease_s * policy.LEASE_MARGIN_FRACTION
         return self.lease_until - margin - self.ctx.doors.clock.now().mono
+
+    def rules(self, step: Step) -> Rules:
+        """What holds for the step: as a Draft sees it."""
+        return policy.careful_rules(self.tools.rules.get(step.tool_name or "", step.rules), step.rules)
 
     # Deciding
 
@@ -180,7 +184,7 @@ class Held:
     async def questions(self, step: Step) -> Questions:
         """The questions that a command on the step may ask. Reads and model calls are asked about without arguments."""
         tool = self.tools.tools.get(step.tool_name or "")
-        plain = step.type is StepType.model_call or step.rules.effect is EffectClass.read
+        plain = step.type is StepType.model_call or self.rules(step).effect is EffectClass.read
         return Questions(self.ctx.doors, step, b"{}" if plain else await self.view(step), tool)
 
     async def resolve_account(self, step: Step, tool: RunnableTool) -> bool:

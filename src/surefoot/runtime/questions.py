@@ -60,7 +60,9 @@ class Questions(Mapping[ActionKind, Ask]):
     def _make(self, kind: ActionKind) -> Ask:
         approval = self._tool.approval if self._tool is not None else None
         shown = self._shown
-        if kind is ActionKind.ask:
+        if kind is ActionKind.approve and self._tool is not None:
+            shown = {"tool_version": self._tool.version, **(shown or {})}
+        elif kind is ActionKind.ask:
             shown = {**(shown or {}), "choices": MODEL_CHOICES, "schema": {"enum": MODEL_CHOICES}}
         return make_ask(
             self._doors,

@@ -81,15 +81,15 @@ async def _start(held: Held, step: Step) -> list[str]:
 async def _asked_again(held: Held, step: Step, tool: RunnableTool) -> bool:
     """The approval is over, the tool changed, or what held at approval does not hold now: ask, show what differs."""
     why: str | None = None
-    shown: dict[str, object] = {"tool_version": tool.version}
+    shown: dict[str, object] = {}
     if held.needs_question(step):
         why = "The approval of this call is over."
-    elif step.action_id is not None and tool.version != step.tool_version:
-        why = f"The tool has changed since this call was approved (version {step.tool_version} to {tool.version})."
-    elif step.action_id is not None and tool.precondition is not None:
-        why = await _precondition_changed(held, step, tool, shown)
+    elif step.action_id is not None and (tool.version != step.tool_version or tool.precondition is not None):
+        why = await _changed(held, step, tool, shown)
     if why is None:
         return False
+    if tool.precondition is not None and "precondition" not in shown:
+        shown["precondition"] = await _precondition(held, step, tool)
     questions = Questions(held.ctx.doors, step, await held.view(step), tool, (why,), shown)
 
     def command(d: Draft) -> None:
@@ -100,16 +100,25 @@ async def _asked_again(held: Held, step: Step, tool: RunnableTool) -> bool:
     return True
 
 
-async def _precondition_changed(held: Held, step: Step, tool: RunnableTool, shown: dict[str, object]) -> str | None:
+async def _changed(held: Held, step: Step, tool: RunnableTool, shown: dict[str, object]) -> str | None:
+    """What of that which the person was shown, whose approval the step runs under, is different now."""
     row = await held.ctx.store.action(held.ctx.tenant_id, step.action_id or "")
-    before = msgspec.json.decode(row.preview).get("precondition")
-    now = await read_precondition(
-        held.ctx, held.ctx.operation(held.run.id, step, None), tool, await held.arguments(step)
-    )
+    approved = msgspec.json.decode(row.preview, type=dict[str, object])
+    version = approved.get("tool_version", step.tool_version)
+    if version != tool.version:
+        return f"The tool has changed since this call was approved (version {version} to {tool.version})."
+    if tool.precondition is None:
+        return None
+    before, now = approved.get("precondition"), await _precondition(held, step, tool)
     if before == now:
         return None
     shown.update(precondition=now, precondition_before=before)
     return "What held when this call was approved has changed."
+
+
+async def _precondition(held: Held, step: Step, tool: RunnableTool) -> object:
+    op = held.ctx.operation(held.run.id, step, None)
+    return await read_precondition(held.ctx, op, tool, await held.arguments(step))
 
 
 async def read_precondition(ctx: Context, op: Operation, tool: RunnableTool, arguments: dict[str, object]) -> object:

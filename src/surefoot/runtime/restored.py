@@ -6,7 +6,7 @@ import msgspec
 
 from surefoot.core.attempts import count_as_sent
 from surefoot.core.draft import Draft
-from surefoot.core.state import EffectClass, Run, StepStatus, StepType
+from surefoot.core.state import EffectClass, StepStatus, StepType
 from surefoot.errors import NotAllowed
 from surefoot.runtime.context import Context
 from surefoot.runtime.handle import Handle
@@ -54,7 +54,7 @@ async def count_all_as_sent(ctx: Context, worker_id: str) -> Restored:
 
 async def _count(handle: Handle, token: int, since_wall: float) -> list[str]:
     def command(d: Draft) -> list[str]:
-        counted = _not_begun(d.run)
+        counted = _not_begun(d)
         for step_id in counted:
             count_as_sent(d, step_id, token, since_wall)
         return counted
@@ -62,14 +62,14 @@ async def _count(handle: Handle, token: int, since_wall: float) -> list[str]:
     return await handle.decide(command)
 
 
-def _not_begun(run: Run) -> list[str]:
+def _not_begun(d: Draft) -> list[str]:
     """Calls with an effect of their own that would begin by themselves."""
     return [
         step.id
-        for step in sorted(run.steps.values(), key=lambda s: s.sequence)
+        for step in sorted(d.run.steps.values(), key=lambda s: s.sequence)
         if step.type is StepType.tool_call
         and step.status is StepStatus.pending
-        and step.rules.effect is not EffectClass.read
+        and d.rules(step).effect is not EffectClass.read
         and step.rules.waits_for is None
         and step.owner_step_id is None
     ]

@@ -307,7 +307,7 @@ def start_step(d: Draft, step_id_: str, start: Start) -> Step:
     """The intent of the next attempt. From this commit on the call may have been sent.
 
     Raises RunEnded, and NotAllowed (`approval_expired`: ask again; `attempts_used_up`; `not_yet`; `account_changed`;
-    `given_up`; `possibly_sent`: an earlier attempt may have acted, and nothing lets it be repeated).
+    `account_unknown`; `given_up`; `possibly_sent`: an earlier attempt may have acted, and nothing lets it be repeated).
     """
     d.require_open()
     step = d.step(step_id_)
@@ -346,7 +346,9 @@ def start_refusal(d: Draft, step: Step, start: Start) -> NotAllowed | None:
         return NotAllowed(f"the step has used its {rules.attempts_max} attempts", code="attempts_used_up")
     if approval_over(d, step):
         return NotAllowed("the approval of this step has expired; ask again", code="approval_expired")
-    if step.account is not None and start.account is not None and start.account != step.account:
+    if step.account is not None and start.account is None:
+        return NotAllowed("it is not known just now whose the credential is", code="account_unknown")
+    if step.account is not None and start.account != step.account:
         return NotAllowed("the credential now belongs to another account", code="account_changed")
     if not _may_repeat(d, step, rules):
         return NotAllowed("an earlier attempt may have been sent; look first", code="possibly_sent")

@@ -28,7 +28,7 @@ T = TypeVar("T")
 HOLD_SECONDS = 2.0
 SEND_WINDOW_SECONDS_MIN = 0.5
 """With less of the lease left no attempt begins; the renewal comes first."""
-_SKIPPED = frozenset({"not_yet", "approval_expired", "account_changed"})
+_SKIPPED = frozenset({"not_yet", "approval_expired", "account_changed", "account_unknown"})
 
 
 class Held:
@@ -129,7 +129,10 @@ class Held:
             return False
         if tool.version != step.tool_version or self._throttled(step):
             return False
-        return tool.account is None or (tool.credential or "") in self.accounts
+        if tool.account is None:
+            return True
+        account = self.accounts.get(tool.credential or "")
+        return account is not None and step.account in (None, account)
 
     # Throttles
 

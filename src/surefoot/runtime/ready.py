@@ -22,7 +22,9 @@ from surefoot.runtime.waiting import go_on_waiting
 
 PRECONDITION_TIMEOUT_SECONDS = 30.0
 OWNER_GIVEN_UP = "owner_given_up"
-_NOT_NOW = frozenset({"account_changed", "approval_expired", "not_yet"})
+_NOT_NOW = frozenset({"account_changed", "account_unknown", "approval_expired", "not_yet"})
+ACCOUNT_SECONDS = 60.0
+"""So often it is asked whose a credential is that is not that of the step's earlier attempts."""
 
 
 async def start_when_ready(held: Held, step: Step) -> list[str]:
@@ -61,6 +63,9 @@ async def _start(held: Held, step: Step) -> list[str]:
     start = held.start(step)
     if start is None:
         return []
+    if step.account not in (None, start.account):
+        # It may be put right at any time: the next try asks anew whose the credential is.
+        held.accounts.pop(step.credential or "", None)
 
     def command(d: Draft) -> list[str]:
         if d.run.ended or d.step(step.id).status is not StepStatus.pending:
@@ -69,7 +74,7 @@ async def _start(held: Held, step: Step) -> list[str]:
             start_step(d, step.id, start)
         except NotAllowed as refusal:
             if refusal.code in _NOT_NOW:
-                defer(d, step.id, 60.0 if refusal.code == "account_changed" else 0.5, refusal.code)
+                defer(d, step.id, ACCOUNT_SECONDS if refusal.code.startswith("account") else 0.5, refusal.code)
             else:
                 refuse_step(d, step, refusal)
             return held.go_on(d)

@@ -1,0 +1,107 @@
+"""The attempts of a step go out under one account, and none where it is not known whose the credential is."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from surefoot import Absent, Agent, Operation, Receipt, effects, tool
+from surefoot.agent.tools import Tool
+from surefoot.runtime.drive import Driver
+from surefoot.testing.model import FakeModel
+from tests.cases.rig import Sim, story
+
+
+def clerk(pay: Tool) -> Agent:
+    """The agent that pays once."""
+    return Agent("clerk", FakeModel([[("pay", {})], "Paid."]), tools=[pay])
+
+
+@story
+async def test_a_credential_of_another_account_is_asked_about_now_and_then(
+    sim: Sim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is sent under it, and nobody spins until it belongs to the right one again."""
+    sent: list[int] = []
+    accounts, asked = ["ann"], 0
+    sim.broken.add("I1")  # this target stands outside of the World
+
+    async def whose(op: Operation) -> str:
+        nonlocal asked
+        asked += 1
+        return accounts[-1]
+
+    async def find(op: Operation) -> Absent:
+        return Absent(coverage="everything")
+
+    @tool(effect=effects.lookup(find, settle=1.0), credential="TOKEN", account=whose)
+    async def pay(op: Operation) -> Receipt:
+        """Pay; the first reply is lost."""
+        sent.append(op.attempt)
+        if len(sent) == 1:
+            accounts.append("bob")
+            raise effects.InDoubt("the connection broke")
+        return Receipt(resource_id="p-1")
+
+    looks = 0
+    advance = Driver._advance
+
+    async def counted(driver: Driver) -> None:
+        nonlocal looks
+        looks += 1
+        await advance(driver)
+
+    agent = clerk(pay)
+    worker = sim.worker(agent)
+    async with sim.surefoot(agent, worker=False) as sf:
+        run = await sf.start(agent, "Pay.")
+        await sim.until(lambda: sent)
+        await sim.pass_time(0.1)
+        worker.kill()
+        monkeypatch.setattr(Driver, "_advance", counted)
+        sim.worker(agent, name="other")
+        await sim.pass_time(600)
+        assert sent == [1]
+        assert looks < 100, f"it was looked at {looks} times, and for the account {asked} times"
+        accounts.append("ann")
+        await sim.pass_time(120)
+        run = await sf.snapshot(run.id)
+    assert (run.status, sent) == ("completed", [1, 2])
+
+
+@story
+async def test_nothing_is_sent_again_while_it_is_not_known_whose_the_credential_is(sim: Sim) -> None:
+    """A target drops repeats of a key within an account: under another one it would act a second time."""
+    sent: list[tuple[str, int]] = []
+    account, away = "ann", False
+    sim.broken.add("I1")  # this target stands outside of the World
+
+    async def whose(op: Operation) -> str:
+        if away:
+            raise effects.InDoubt("the target does not say")
+        return account
+
+    @tool(effect=effects.idempotent(key_lifetime=None), credential="TOKEN", account=whose)
+    async def pay(op: Operation) -> Receipt:
+        """Pay; the first reply does not come before the worker dies."""
+        sent.append((account, op.attempt))
+        if len(sent) == 1:
+            await asyncio.get_running_loop().create_future()
+        return Receipt(resource_id="p-1")
+
+    agent = clerk(pay)
+    worker = sim.worker(agent)
+    async with sim.surefoot(agent, worker=False) as sf:
+        run = await sf.start(agent, "Pay.")
+        await sim.until(lambda: sent)
+        worker.kill()
+        account, away = "bob", True
+        sim.worker(agent, name="other")
+        await sim.pass_time(120)
+        assert sent == [("ann", 1)]
+        assert (await sf.snapshot(run.id)).pending_actions == []
+        account, away = "ann", False
+        await sim.pass_time(120)
+        run = await sf.snapshot(run.id)
+    assert (run.status, sent) == ("completed", [("ann", 1), ("ann", 2)])

@@ -405,14 +405,15 @@ class Driver:
 
         Returns the steps begun with it.
         """
-        tries = 0
+        tries, ours = 0, True
         while True:
             try:
-                return await self.handle.decide(command, release=self.held.may_release, step_id=step_id)
-            except LeaseLost:
-                self.held.lost = True
+                if ours:
+                    return await self.handle.decide(command, release=self.held.may_release, step_id=step_id)
                 await self._record_as_anybody(command, step_id)
                 return []
+            except LeaseLost:
+                self.held.lost, ours = True, False
             except Unreadable:
                 raise
             except StoreError as problem:

@@ -9,7 +9,16 @@ from typing import TypeVar
 from surefoot.core.draft import Draft
 from surefoot.core.evolve import forget_closed
 from surefoot.core.state import Rules, Run
-from surefoot.errors import AlreadyDecided, CommitUnknown, Conflict, KeyHeld, RunEnded, StoreError, StoreUnavailable
+from surefoot.errors import (
+    AlreadyDecided,
+    CommitUnknown,
+    Conflict,
+    KeyHeld,
+    NotAllowed,
+    RunEnded,
+    StoreError,
+    StoreUnavailable,
+)
 from surefoot.store.port import Append, Store
 
 T = TypeVar("T")
@@ -54,7 +63,8 @@ class Handle:
     async def decide(
         self, command: Callable[[Draft], T], *, release: Callable[[Run], bool] | None = None, step_id: str | None = None
     ) -> T:
-        """Run `command` on a Draft and append what it decided; on a version conflict reload and decide again.
+        """Run `command` on a Draft and append what it decided; on a version conflict reload and decide again, and
+        so where an approval has ended on the way.
 
         `command` may be called several times and must have no effect of its own. `release` says of the run after the
         append whether the lease ends with it. A command that emits nothing writes nothing. Cancelling the wait does not
@@ -77,8 +87,13 @@ class Handle:
                     await self._read(step_id or self._keep)
                     if isinstance(conflict, KeyHeld):
                         raise
-                    continue
-                return result
+                except NotAllowed as late:
+                    if late.code != "approval_expired":
+                        raise
+                    # It ended while this was on its way: what else was decided is decided again without it.
+                    await self._read(step_id or self._keep)
+                else:
+                    return result
             raise Conflict(f"run {self.run.id}: {CONFLICTS_MAX} conflicts in a row; look at what keeps writing to it")
 
     async def tell(self, command: Callable[[Draft], T], *, step_id: str | None = None) -> T:

@@ -1,0 +1,104 @@
+"""What is decided in time and written too late, and ends that are written down while the store comes and goes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from surefoot import Agent, Approval, Operation, Receipt, Surefoot, effects, tool
+from surefoot.core.state import Run
+from surefoot.errors import LeaseLost, StoreUnavailable
+from surefoot.store.port import Append, Store
+from surefoot.testing.model import FakeModel
+from tests.cases.rig import Sim, story
+from tests.support import eventually
+
+SECONDS = 20
+
+
+@story
+async def test_an_approval_that_ends_while_the_intent_is_written_is_asked_for_again(
+    sim: Sim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+    sim.broken.add("I1")  # this target stands outside of the World
+
+    @tool(effect=effects.opaque, approval=Approval(expires=10))
+    async def pay(op: Operation) -> Receipt:
+        """Pay."""
+        sent.append(op.attempt)
+        return Receipt(resource_id="p-1")
+
+    agent = Agent("clerk", FakeModel([[("pay", {})], "Paid."]), tools=[pay])
+    async with sim.surefoot(agent) as sf:
+        run = await sf.wait((await sf.start(agent, "Pay.")).id, timeout=SECONDS)
+        (first,) = run.pending_actions
+        append = sf.store.append
+        late: list[Append] = []
+
+        async def slowly(what: Append) -> None:
+            if what.wall_before is not None:
+                late.append(what)
+                await sim.pass_time(1.0)
+            await append(what)
+
+        monkeypatch.setattr(sf.store, "append", slowly)
+        await sim.pass_time(9.5)
+        await sf.approve(first.id, by="ann")
+        await sim.pass_time(5.0)
+        run = await sf.snapshot(run.id)
+        assert (len(late), sent) == (1, [])
+        assert [action.kind for action in run.pending_actions] == ["approve"]
+        assert [line for line in sim.lines if "failed" in line] == []
+        monkeypatch.undo()
+        await sf.approve(run.pending_actions[0].id, by="ann")
+        run = await sf.wait(run.id, timeout=SECONDS)
+    assert (run.status, sent) == ("completed", [1])
+
+
+async def test_a_receipt_whose_lease_was_lost_is_written_down_once_the_store_is_back(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can look for it: lost, it would be a question to a person."""
+    began, done = asyncio.Event(), asyncio.Event()
+
+    @tool(effect=effects.opaque)
+    async def mail(op: Operation) -> Receipt:
+        """Mail, for a while."""
+        began.set()
+        await done.wait()
+        return Receipt(resource_id="m-1")
+
+    agent = Agent("clerk", FakeModel([[("mail", {})], "Done."]), tools=[mail])
+    async with Surefoot(store_url, [agent], worker=True, log=lambda line: None) as sf:
+        run = await sf.start(agent, "Mail.")
+        await asyncio.wait_for(began.wait(), SECONDS)
+        store = _Flaky(sf.store)
+        monkeypatch.setattr(sf.store, "append", store.append)
+        monkeypatch.setattr(sf.store, "load", store.load)
+        done.set()
+        await eventually(lambda: store.lost and store.away, "the lease is lost, and the store away for a moment")
+        run = await sf.wait(run.id, timeout=SECONDS)
+    assert (run.status, run.steps[1].status, run.steps[1].external_resource_id) == ("completed", "succeeded", "m-1")
+
+
+class _Flaky:
+    """A lease that is lost with the next append, and a store that then cannot be read for a moment."""
+
+    def __init__(self, store: Store) -> None:
+        self.lost = False
+        self.away = False
+        self._append, self._load = store.append, store.load
+
+    async def append(self, what: Append) -> None:
+        if not self.lost:
+            self.lost = True
+            raise LeaseLost("somebody else has it")
+        await self._append(what)
+
+    async def load(self, tenant_id: str, run_id: str, step_id: str | None = None) -> Run:
+        if self.lost and not self.away:
+            self.away = True
+            raise StoreUnavailable("the store is away for a moment")
+        return await self._load(tenant_id, run_id, step_id)

@@ -23,6 +23,7 @@ from surefoot.core.state import (
     Resolution,
     Step,
     StepStatus,
+    StepType,
 )
 from surefoot.errors import NotAllowed
 
@@ -232,8 +233,9 @@ def conclude_found(
 ) -> None:
     """The effect exists. What is open is concluded; what has ended gets a receipt; two effects are a duplicate.
 
-    A step whose attempt is under way keeps the evidence until that attempt has its end (`conclude_known`). `before` is
-    the step without this look, where its evidence was recorded first.
+    A call that has not begun is not made a second time: its key came before, or the store is an older copy. A step
+    whose attempt is under way keeps the evidence until that attempt has its end (`conclude_known`). `before` is the
+    step without this look, where its evidence was recorded first.
     """
     step = d.step(step_id)
     before = before or step
@@ -243,7 +245,7 @@ def conclude_found(
         if before.external_resource_id is None and look.resource_id is not None:
             # A person had said that it happened, without its id: here it is.
             d.emit(ev.ReceiptRecorded(step_id, look.resource_id, look.url))
-    elif step.status is not StepStatus.running and step.attempts:
+    elif step.status is not StepStatus.running and (step.attempts or _acts(d, step)):
         succeed_step(
             d,
             step,
@@ -255,6 +257,11 @@ def conclude_found(
             resolution=resolution,
         )
     check_duplicates(d, before, look, questions)
+
+
+def _acts(d: Draft, step: Step) -> bool:
+    """Whether it is a call that makes what can be found."""
+    return step.type is StepType.tool_call and d.rules(step).effect is not EffectClass.read
 
 
 def _applied_after_all(d: Draft, step: Step, look: Look, questions: Questions) -> None:

@@ -190,6 +190,16 @@ async def test_our_comment_under_an_earlier_account_is_undetermined(rig: Rig) ->
     assert reason(await rig.find()) == "account_changed"
 
 
+async def test_a_comment_of_an_account_that_was_not_known_then_is_not_overlooked_by_another_one(rig: Rig) -> None:
+    """Its marker names no account, and only our key can have made it."""
+    forbidden = f.StatusBefore(403, body={"message": "Resource not accessible by integration"})
+    rig.fault(forbidden, "GET", "/user", times=1)
+    await rig.create()
+    rig.world.accounts["second"] = Account("second-bot", 77)
+    rig.secrets.values["GITHUB_TOKEN"] = "second"
+    assert reason(await rig.find()) == "account_changed"
+
+
 async def test_a_comment_of_a_deleted_account_is_nobodys(rig: Rig) -> None:
     item = {"id": 1, "html_url": "u", "body": signed(rig), "user": None, "created_at": "2023-11-14T22:13:20Z"}
     rig.fault(f.StatusBefore(200, body=[item]), "GET", COMMENTS)

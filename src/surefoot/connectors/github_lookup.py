@@ -7,7 +7,7 @@ agrees with the issue's own count before and after, nothing stands there that co
 in the window, as far as GitHub shows it. Everything else is Undetermined, with a reason:
 
     account_unknown    GitHub does not say whose the token is: set SUREFOOT_GITHUB_ACCOUNT
-    account_changed    a comment of another account carries our marker with a MAC made for that account
+    account_changed    a comment of another account carries our marker, with a MAC made for that account or for none
     marker_altered     our account's comment holds our key, but its MAC does not fit
     marker_missing     our account's comment, made in the window, has the same text without any marker
     count_mismatch     the listing and the issue's count disagree: one of them is stale
@@ -122,12 +122,12 @@ class MarkerSearch:
 
     def _judge(self, comment: Comment, account: Account) -> None:
         """A stranger's comment counts for nothing, whatever it holds, unless only our key can have made its marker."""
+        # A marker without account was signed while the account was not known yet.
+        scans = {self._scan(comment, name) for name in (str(comment.author_id), "")}
         if comment.author_id != account.id:
-            if comment.author_id is not None and self._scan(comment, str(comment.author_id)) == "ours":
+            if comment.author_id is not None and "ours" in scans:
                 self.doubts.append("account_changed")
             return
-        # A marker without account was signed while the account was not known yet.
-        scans = {self._scan(comment, str(account.id)), self._scan(comment, "")}
         if "ours" in scans:
             self.hits[comment.id] = receipt_of(comment.id, comment.url)
         elif "forged" in scans:

@@ -67,6 +67,14 @@ async def test_a_comment_is_deleted_and_a_repeat_finds_it_gone(rig: Rig) -> None
     assert rig.world.comments(REPO, NUMBER, author=BOT.login) == []
 
 
+async def test_a_comment_that_the_token_does_not_see_is_not_called_gone(rig: Rig) -> None:
+    receipt = await rig.create()
+    rig.world.set_access(REPO, readers=["somebody-else"])
+    with pytest.raises(Refused):
+        await github.delete_issue_comment(rig.op(effect="idempotent"), REPO, int(receipt.resource_id or 0))
+    assert len(rig.world.comments(REPO, NUMBER, author=BOT.login)) == 1
+
+
 async def test_the_compensation_of_a_double_is_a_call_of_its_own(rig: Rig) -> None:
     receipt = await rig.create()
     assert github.create_issue_comment.compensate is not None

@@ -42,7 +42,7 @@ from surefoot.connectors.github_tools import (
     refuse,
     without_markers,
 )
-from surefoot.effects import InDoubt, Operation, Receipt
+from surefoot.effects import InDoubt, Operation, Receipt, Refused
 
 DIFF_CHARACTERS_MAX = 60_000
 DIFF_BYTES_MAX = 4 * 1024 * 1024
@@ -132,7 +132,16 @@ async def delete_issue_comment(op: Operation, repo: str, comment_id: int) -> Rec
     async with GitHub(op) as github:
         # 404 is what a repeat meets; GitHub never gives an id twice, so there is nothing else that could be hit.
         reply = await github.http.delete(f"/repos/{repo}/issues/comments/{comment_id}", allow=(404,))
+        if reply.status == 404:
+            await _must_see(github, repo)
     return Receipt(resource_id=str(comment_id), output={"id": comment_id, "deleted": reply.status != 404})
+
+
+async def _must_see(github: GitHub, repo: str) -> None:
+    """GitHub answers 404 too for what a token may not see. Raises Refused."""
+    seen = await github.http.get(f"/repos/{repo}", allow=(404,), reading=True)
+    if seen.status == 404:
+        raise Refused(f"the token does not see {repo}", status=404)
 
 
 def _undo_comment(receipt: Receipt, repo: str) -> ToolCall:

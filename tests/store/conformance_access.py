@@ -211,6 +211,17 @@ class Access:
         with pytest.raises(StoreUnavailable):
             await store.check_writable()
 
+    async def test_a_run_is_waited_for_with_a_commit_that_changes_nothing(self, bench: Bench) -> None:
+        store = await bench.open()
+        story = await Story.begin(store)
+        commits = bench.commits.count
+        await store.fence(TENANT, story.run.id)
+        assert bench.commits.count == commits + 1
+        assert await story.reloaded()
+        bench.commits.before = fault
+        with pytest.raises(StoreUnavailable):
+            await store.fence(TENANT, story.run.id)
+
     async def test_what_was_read_is_made_sure_of_by_a_commit_or_needs_none(self, bench: Bench) -> None:
         store = await bench.open()
         commits = bench.commits.count

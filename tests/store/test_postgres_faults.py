@@ -13,8 +13,11 @@ import asyncpg
 import pytest
 
 from surefoot import Surefoot
+from surefoot.core.decide import cancel_run
+from surefoot.core.state import RunStatus
 from surefoot.doors import SystemClock
 from surefoot.errors import CommitUnknown, InvalidInput, StoreUnavailable, StoreUnsupported
+from surefoot.runtime.handle import Handle
 from surefoot.store.port import Claimed
 from surefoot.store.postgres import PostgresStore, link, links
 from surefoot.store.postgres.address import read_address
@@ -108,6 +111,25 @@ async def test_a_connection_that_breaks_before_the_server_has_it_is_unknown_too(
     await beside.fetch(BACKENDS.format("pg_terminate_backend"), "Lock")
     await transaction.rollback()
     assert await story.reloaded(), "the server gave it up with its session"
+
+
+async def test_a_commit_that_is_still_on_its_way_is_not_called_one_that_did_not_happen(
+    wire: Wire, store: PostgresStore, beside: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """The server goes on with it, though nobody hears of it any more: the reading back waits for its turn."""
+    story = await Story.begin(store)
+    handle = Handle(store, story.run, {})
+    transaction = await locked(beside, story.run.id)
+    cancelling = asyncio.ensure_future(handle.tell(lambda d: cancel_run(d, "ann")))
+    await waits(beside, "Lock")
+    wire.cut()
+    async with asyncio.timeout(20):
+        while not cancelling.done() and await beside.fetchval(WAITING, "Lock") < 2:
+            # One transaction sees one state of it otherwise.
+            await beside.execute("SELECT pg_stat_clear_snapshot()")
+    await transaction.rollback()
+    assert await cancelling == ()
+    assert (await store.load(TENANT, story.run.id)).status is RunStatus.cancelled
 
 
 async def test_a_session_that_was_ended_meanwhile_is_replaced(

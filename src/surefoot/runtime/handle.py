@@ -147,12 +147,13 @@ class Handle:
     async def _was_committed(self, append: Append, unknown: CommitUnknown) -> bool:
         """Read back after a commit whose reply was lost. Raises `unknown` where that cannot be done now.
 
-        A commit of its own comes first: what is read may stand on a primary alone whose wait for its standby was given
-        up, and be gone when that one takes over. Once a later commit is acknowledged, the standby has both.
+        A commit of its own comes first, behind what may still be on its way to the run. And what is read may stand on a
+        primary alone whose wait for its standby was given up, and be gone when that one takes over. Once a later commit
+        is acknowledged, the standby has both.
         """
         run = append.after
         try:
-            await self.store.check_writable()
+            await self.store.fence(run.tenant_id, run.id)
             lines = await self.store.events(run.tenant_id, run.id, append.before.event_sequence, len(append.events))
         except StoreError:
             raise unknown from None

@@ -171,6 +171,12 @@ class AccessStore(Protocol):
         """
         ...
 
+    async def fence(self, tenant_id: str, run_id: str) -> None:
+        """Commit something of no consequence to a run, behind whatever is on its way to it: how that came out, and that
+        it is there to stay, can be read then. Raises StoreUnavailable, CommitUnknown.
+        """
+        ...
+
     async def share(self, tenant_id: str, wish: Wish) -> Share:
         """Calls at once and tokens of a throttle, as far as there are any; no two workers ever get the same.
 

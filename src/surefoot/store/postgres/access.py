@@ -181,6 +181,10 @@ class PostgresAccess(PostgresReads):
         await self.check_writable()
         return True
 
+    async def fence(self, tenant_id: str, run_id: str) -> None:
+        """Wait for the run's row, and commit. A statement whose connection broke goes on with the server."""
+        await self._commit("run_fence", {"tenant_id": tenant_id, "run_id": run_id})
+
     async def share(self, tenant_id: str, wish: Wish) -> Share:
         """Calls at once and tokens of a throttle, as far as there are any."""
         of = {"tenant_id": tenant_id, "name": wish.name, "worker_id": wish.worker_id}

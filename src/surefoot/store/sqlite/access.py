@@ -195,6 +195,10 @@ class SqliteAccess(SqliteReads):
         """False: a commit is on the disk before anybody can read it."""
         return False
 
+    async def fence(self, tenant_id: str, run_id: str) -> None:
+        """Behind a commit: nothing of this process is on its way then, and others hold the lock while they write."""
+        await self.check_writable()
+
     async def share(self, tenant_id: str, wish: Wish) -> Share:
         """Calls at once and tokens of a throttle, as far as there are any."""
 

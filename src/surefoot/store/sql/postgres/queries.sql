@@ -150,6 +150,10 @@ RETURNING new.ord
 SELECT version, status, lease_token, lease_until, (:mono)::float8 AS mono FROM run
 WHERE tenant_id = :tenant_id AND id = :run_id
 
+-- name: run_fence
+-- A commit of its own behind whoever writes to the run, also over a connection that was lost: it takes the row's lock.
+UPDATE run SET updated_at = updated_at WHERE tenant_id = :tenant_id AND id = :run_id
+
 -- name: run_insert
 -- New runs. Guard: a new conversation is made beside it, or the conversation is there and locked, so that no note is queued
 -- meanwhile; the run that it works for, where there is one, has not ended; the unique keys refuse a second run under way in

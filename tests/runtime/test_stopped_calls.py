@@ -10,7 +10,8 @@ import pytest
 
 from surefoot import Operation, Receipt, Surefoot, effects, tool
 from surefoot.agent.tools import Tool
-from surefoot.errors import SurefootError
+from surefoot.errors import OutcomeUnknown, SurefootError
+from surefoot.runtime.execute import Call
 from surefoot.snapshot import StepView
 from tests.support import eventually
 
@@ -103,3 +104,39 @@ async def test_a_refusal_that_comes_as_it_is_told_to_stop_counts(store_url: str)
 async def test_what_it_does_not_say_stays_in_doubt(store_url: str, name: str) -> None:
     step = await stopped(store_url, told := Told(), told.tools[name])
     assert step.status in ("outcome_unknown", "running") and step.external_resource_id is None
+
+
+async def test_a_thread_that_is_told_to_stop_behind_its_time_out_is_not_forgotten(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forgotten, its run would be given back, while it may still act."""
+    may_end, told = threading.Event(), asyncio.Event()
+    cancel = Call.cancel
+
+    def noted(call: Call) -> None:
+        cancel(call)
+        told.set()
+
+    @tool(effect=effects.opaque, timeout=0.2)
+    def stubborn(op: Operation) -> Receipt:
+        """Send it, and do not end."""
+        may_end.wait(20.0)
+        return DONE
+
+    monkeypatch.setattr(Call, "cancel", noted)
+    async with Surefoot(store_url, log=lambda line: None) as sf:
+        performing = asyncio.ensure_future(sf.perform(stubborn.call(), key="81", timeout=20.0))
+        await asyncio.wait_for(told.wait(), 20.0)
+        assert sf.worker is not None
+        (driver,) = sf.worker.drivers.values()
+        driver.stop()
+        driver.cancel()
+        try:
+            await eventually(lambda: driver.stuck or not driver._tasks, "the call is in doubt")
+            assert driver.stuck
+        finally:
+            may_end.set()
+        with contextlib.suppress(OutcomeUnknown):
+            await performing
+        await eventually(lambda: not driver._tasks, "its end is written down")
+        assert await sf.perform(stubborn.call(), key="81", timeout=20.0) == DONE

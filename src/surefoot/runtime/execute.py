@@ -158,7 +158,9 @@ async def run_call(
         ended = True
     if not ended:
         call.cancel()
-        await wait_call(doors, call, CANCEL_GRACE_SECONDS)
+        # Told to stop as well: it is asked for the same once more, and may not be forgotten.
+        with contextlib.suppress(asyncio.CancelledError):
+            await wait_call(doors, call, CANCEL_GRACE_SECONDS)
         if not call.done.done():
             return sorter.doubt("timeout", over=False), call
         if call.done.cancelled():

@@ -7,8 +7,11 @@ import asyncio
 import pytest
 
 from surefoot import Agent, Approval, Operation, Receipt, Surefoot, effects, tool
+from surefoot.agent.model import ModelRequest
+from surefoot.core.attempts import recover_step
 from surefoot.core.state import Run
 from surefoot.errors import LeaseLost, StoreUnavailable
+from surefoot.runtime.deciding import handle_of
 from surefoot.store.port import Append, Store
 from surefoot.testing.model import FakeModel
 from tests.cases.rig import Sim, story
@@ -102,3 +105,26 @@ class _Flaky:
             self.away = True
             raise StoreUnavailable("the store is away for a moment")
         return await self._load(tenant_id, run_id, step_id)
+
+
+async def test_an_answer_of_the_model_that_comes_too_late_is_no_failure(store_url: str) -> None:
+    """Its attempt was given up meanwhile, and the next one has not begun."""
+    asked, answers = asyncio.Event(), asyncio.Event()
+
+    async def late(request: ModelRequest) -> str:
+        asked.set()
+        await answers.wait()
+        return "Done."
+
+    agent = Agent("clerk", FakeModel([late]))
+    lines: list[str] = []
+    async with Surefoot(store_url, [agent], worker=True, log=lines.append) as sf:
+        run = await sf.start(agent, "Go on.")
+        await asyncio.wait_for(asked.wait(), SECONDS)
+        handle = await handle_of(sf.context, run.id)
+        (step,) = handle.run.steps.values()
+        await handle.decide(lambda d: recover_step(d, step.id, owner_died=False, start=None))
+        answers.set()
+        run = await sf.wait(run.id, timeout=SECONDS)
+    assert (run.status, run.steps[0].attempt) == ("completed", 2)
+    assert [line for line in lines if "failed" in line] == []

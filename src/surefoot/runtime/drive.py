@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
 from surefoot.core import policy
-from surefoot.core.attempts import Outcome, ask_about_model, record_outcome, recover_step
+from surefoot.core.attempts import Outcome, ask_about_model, is_current, record_outcome, recover_step
 from surefoot.core.draft import Draft
 from surefoot.core.people import expire_due
 from surefoot.core.state import STEP_ENDS, Step, StepStatus, StepType, wake_times
@@ -335,7 +335,7 @@ class Driver:
         questions = await self.held.questions(step)
 
         def command(d: Draft) -> list[str]:
-            if d.run.ended or d.step(step.id).attempt != step.attempt:
+            if d.run.ended or not is_current(d.step(step.id), step.attempt):
                 return []
             record(d, step.id, step.attempt, questions)
             return self.held.go_on(d)

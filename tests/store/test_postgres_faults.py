@@ -12,7 +12,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from surefoot import Surefoot
+from surefoot import Agent, Surefoot
 from surefoot.core.decide import cancel_run
 from surefoot.core.state import RunStatus
 from surefoot.doors import SystemClock
@@ -21,7 +21,8 @@ from surefoot.runtime.handle import Handle
 from surefoot.store.port import Claimed
 from surefoot.store.postgres import PostgresStore, link, links
 from surefoot.store.postgres.address import read_address
-from tests.places import Place
+from surefoot.testing.model import FakeModel
+from tests.places import SECRET, Place
 from tests.postgres import Server
 from tests.store.build import TENANT, Story
 from tests.store.wire import Wire
@@ -130,6 +131,28 @@ async def test_a_commit_that_is_still_on_its_way_is_not_called_one_that_did_not_
     await transaction.rollback()
     assert await cancelling == ()
     assert (await store.load(TENANT, story.run.id)).status is RunStatus.cancelled
+
+
+async def test_a_run_whose_making_is_still_on_its_way_is_not_called_one_that_was_not_made(
+    wire: Wire, beside: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """Whoever heard so would start it again, and have two."""
+    agent = Agent("clerk", FakeModel(["Yes.", "Yes."]))
+    async with Surefoot(wire.url, [agent], worker=False, secret=SECRET, log=lambda line: None) as sf:
+        first = await sf.start(agent, "Well?")
+        await sf.cancel(first.id)
+        transaction = beside.transaction()
+        await transaction.start()
+        await beside.execute("SELECT FROM conversation WHERE id = $1 FOR UPDATE", first.conversation_id)
+        starting = asyncio.ensure_future(sf.start(agent, "And now?", conversation_id=first.conversation_id))
+        await waits(beside, "Lock")
+        wire.cut()
+        with pytest.raises(CommitUnknown):
+            await starting
+        await transaction.rollback()
+        async with asyncio.timeout(20):
+            while len(await sf.store.run_ids(sf.tenant)) < 2:
+                pass
 
 
 async def test_a_session_that_was_ended_meanwhile_is_replaced(

@@ -163,7 +163,7 @@ async def create_run(
     try:
         made = await ctx.store.create(create)
     except CommitUnknown as unknown:
-        return Born(await _found(ctx, run.id, unknown), made=True, acknowledged=False)
+        return Born(await _found(ctx, create, unknown), made=True, acknowledged=False)
     return Born(made, made.id == run.id)
 
 
@@ -195,14 +195,18 @@ async def create_driven(
     return born.run, True
 
 
-async def _found(ctx: Context, run_id: str, unknown: CommitUnknown) -> Run:
+async def _found(ctx: Context, create: Create, unknown: CommitUnknown) -> Run:
     """Read back after a commit whose reply was lost. Raises StoreUnavailable where it did not happen, `unknown` where
     that cannot be told now.
     """
+    run_id = create.after.id
     try:
-        await ctx.store.confirm()
+        confirmed = await ctx.store.confirm()
         return await ctx.store.load(ctx.tenant_id, run_id)
     except NotFound:
+        if confirmed and not (create.new_conversation and create.after.parent_step_id is None):
+            # It may still wait for its conversation, or for the run that it is to work for.
+            raise unknown from None
         raise StoreUnavailable(f"run {run_id}: the commit did not happen. Nothing was written; try again") from None
     except StoreError:
         raise unknown from None

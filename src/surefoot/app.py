@@ -394,7 +394,7 @@ class Surefoot(Decisions):
 
         The same key with the same arguments answers from the first call; `timeout` (seconds) bounds the wait.
         Raises KeyReused (other arguments), ApprovalPending, OutcomeUnknown, PerformFailed, InvalidInput, WaitTimeout
-        (`not_sent_yet`: nothing was sent in that time). After a time-out the step goes on, here or by any worker.
+        (`not_sent_yet`: nothing was sent in that time). The step goes on then, here or by a worker that knows the tool.
         """
         check_key(key)
         if timeout is not None and not timeout >= 0:

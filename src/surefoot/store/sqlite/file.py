@@ -22,6 +22,7 @@ from surefoot.doors import Hook
 from surefoot.errors import StoreUnavailable, StoreUnsupported, Unreadable
 from surefoot.store.migrate import Applied, Migration, pending
 from surefoot.store.sqlfile import queries
+from surefoot.store.sqlite.place import Place
 
 APPLICATION_ID = 1_937_073_766
 SQLITE_VERSION_MIN = (3, 37, 0)
@@ -66,6 +67,7 @@ class SqliteFile:
         self._hook = hook
         self._sql = queries("sqlite")
         self._connection: sqlite3.Connection | None = None
+        self._place: Place | None = None
 
     # Opening
 
@@ -80,6 +82,9 @@ class SqliteFile:
             self.run(name)
         self._check_owner()
         self._use_wal()
+        # Read once: from here on SQLite holds the log and its shared memory for as long as this connection lives.
+        self._missing(migrations)
+        self._place = Place(self.path)
         self._migrate(migrations, wall)
 
     def open_frozen(self, migrations: tuple[Migration, ...]) -> None:
@@ -122,6 +127,13 @@ class SqliteFile:
 
     def _make_private(self) -> None:
         """A new file is its owner's alone, and SQLite gives the log the same permissions. One that exists is let be."""
+        # The log is looked at first: whoever makes a store makes the file before it.
+        if wal_bytes(self.path) > 0 and not os.path.exists(self.path):
+            # SQLite would take it for the log of another file, and empty it.
+            raise StoreUnavailable(
+                f"{self.path}: its log {os.path.basename(self.path)}-wal is there, and the file is not; the newest "
+                "commits are in the log alone. Put the file back, or remove the log to begin with an empty store"
+            )
         with contextlib.suppress(FileExistsError):
             os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
@@ -239,8 +251,14 @@ class SqliteFile:
 
     # Transactions
 
+    def check_place(self) -> None:
+        """Raises StoreUnavailable where the file is no longer the one at its path: what is committed would be lost."""
+        if self._place is not None:
+            self._place.check()
+
     def begin(self) -> None:
-        """Take the write lock. Raises Busy."""
+        """Take the write lock. Raises Busy, and StoreUnavailable as `check_place` does."""
+        self.check_place()
         self.run("begin")
 
     def commit(self) -> None:
@@ -302,9 +320,16 @@ class SqliteFile:
             )
         if isinstance(error, (sqlite3.ProgrammingError, sqlite3.InterfaceError, sqlite3.DataError)):
             return ValueError(f"the store cannot take this value: {error}")
-        full = "this process may open no more files: raise `ulimit -n`"
-        what = full if _no_more_files() else "check the disk and its free space"
-        return StoreUnavailable(f"{self.path}: {error}. Nothing was written; {what}")
+        return StoreUnavailable(f"{self.path}: {error}. Nothing was written; {self._what_to_do()}")
+
+    def _what_to_do(self) -> str:
+        """What helps where SQLite cannot open, read or write: it says little about why."""
+        if _no_more_files():
+            return "this process may open no more files: raise `ulimit -n`"
+        for path in (self.path, self.path + "-wal", self.path + "-shm"):
+            if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
+                return f"this user may not read and write {path}: change its owner or its permissions"
+        return "check the disk and its free space"
 
 
 def _no_more_files() -> bool:

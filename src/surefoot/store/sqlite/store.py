@@ -151,6 +151,8 @@ class SqliteStore(SqliteAccess):
         """Take leases of runs that are ready and free. No commit is made where there is nothing to take."""
 
         def look() -> tuple[list[str], bool]:
+            # A worker that has nothing to write would never hear that others work on another file.
+            self._file.check_place()
             dead = self._workers.dead() if self._workers.due() else []
             found = bool(dead) or bool(leases.candidates(self._file, tenant_id, agents, self._clock.now(), 1))
             return (self._workers.dead() if found else []), found

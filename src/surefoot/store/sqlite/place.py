@@ -1,0 +1,38 @@
+"""Whether the files of a store are still where they were opened.
+
+A file that is moved, removed or replaced while it is open stays open: commits would go on into something that nobody
+else sees and no restart finds. Without its log or shared memory two processes would write the file beside each other.
+"""
+
+from __future__ import annotations
+
+import os
+
+from surefoot.errors import StoreUnavailable
+
+_PARTS = ("", "-wal", "-shm")
+"""SQLite keeps the latter two for as long as any process has the file open."""
+
+
+class Place:
+    """The files at a path, as they were when this process opened them."""
+
+    def __init__(self, path: str) -> None:
+        self._files = tuple((path + part, _identity(path + part)) for part in _PARTS)
+
+    def check(self) -> None:
+        """Raises StoreUnavailable if one of them is another one now, or gone. Some microseconds."""
+        for path, opened in self._files:
+            if opened is not None and _identity(path) != opened:
+                raise StoreUnavailable(
+                    f"{path} was moved, removed or replaced while this process had it open. Nothing was written; stop "
+                    "every process that uses the store, put the file back or restore a backup, and start them again"
+                )
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

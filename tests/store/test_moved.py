@@ -1,0 +1,115 @@
+"""A file that is moved, removed or replaced while it is open: nothing is committed into what nobody else sees."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from surefoot.doors import SystemClock
+from surefoot.errors import StoreUnavailable
+from surefoot.store.sqlite import SqliteStore
+from tests.store.build import TENANT, Story
+from tests.store.conftest import SqliteBench
+
+NOBODY = 65_534
+
+pytestmark = pytest.mark.sqlite_only("a file is what can be moved")
+
+
+@pytest.mark.parametrize("part", ["", "-wal", "-shm"])
+async def test_nothing_is_committed_into_a_file_that_is_gone(bench: SqliteBench, part: str) -> None:
+    store = await bench.open()
+    story = await Story.begin(store)
+    os.rename(bench.path + part, bench.path + ".aside")
+    with pytest.raises(StoreUnavailable, match=r"removed or replaced .* Nothing was written; stop every process"):
+        await story.append(story.created())
+    with pytest.raises(StoreUnavailable, match="moved, removed or replaced"):
+        await store.claim(TENANT, "w", {}, 30.0, 1)
+    os.rename(bench.path + ".aside", bench.path + part)
+    await story.append(story.created())
+    assert await story.reloaded() and await store.integrity() == []
+
+
+async def test_nothing_is_committed_beside_a_copy_that_was_put_in_its_place(bench: SqliteBench) -> None:
+    store = await bench.open()
+    story = await Story.begin(store)
+    copy = bench.path + ".copy"
+    with closing(sqlite3.connect(bench.path)) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
+    os.replace(copy, bench.path)
+    with pytest.raises(StoreUnavailable, match="replaced"):
+        await story.append(story.created())
+
+
+async def test_nothing_is_committed_where_the_folder_is_gone(bench: SqliteBench, tmp_path: Path) -> None:
+    store = await bench.open()
+    story = await Story.begin(store)
+    folder = os.path.dirname(bench.path)
+    shutil.move(folder, tmp_path / "aside")
+    with pytest.raises(StoreUnavailable, match="moved"):
+        await story.append(story.created())
+    shutil.move(tmp_path / "aside", folder)
+
+
+async def test_a_log_without_its_file_is_not_made_empty(bench: SqliteBench, folder: Path) -> None:
+    """Opening would make a new file, and throw the log away with all that is only there."""
+    store = await bench.open()
+    await Story.begin(store)
+    other = folder / "other"
+    other.mkdir()
+    shutil.copy(bench.path + "-wal", other / "store.db-wal")
+    held = (other / "store.db-wal").read_bytes()
+    with pytest.raises(StoreUnavailable, match=r"log store\.db-wal is there, and the file is not.*Put the file back"):
+        await SqliteBench(other).open()
+    assert (other / "store.db-wal").read_bytes() == held and not (other / "store.db").exists()
+
+
+def _opened_by_another_user(path: str) -> str:
+    """What a user who is nobody in particular is told; where that takes a process of its own, in one."""
+    if os.geteuid() != 0:
+        return asyncio.run(_told(path))
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+            os.write(writing, asyncio.run(_told(path)).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as told:
+        text = told.read().decode()
+    os.waitpid(child, 0)
+    return text
+
+
+async def _told(path: str) -> str:
+    store = SqliteStore(path, SystemClock())
+    try:
+        await store.open()
+        await store.register_worker("w")
+    except StoreUnavailable as error:
+        return str(error)
+    return "nothing"
+
+
+@pytest.mark.parametrize(("mode", "may"), [(0o000, "unable to open"), (0o444, "readonly")])
+def test_a_user_who_may_not_use_the_file_is_told_so(folder: Path, mode: int, may: str) -> None:
+    path = folder / "store.db"
+    asyncio.run(_make(str(path)))
+    path.chmod(mode)
+    folder.chmod(0o777)
+    told = _opened_by_another_user(str(path))
+    assert may in told and f"may not read and write {path}" in told and "free space" not in told, told
+
+
+async def _make(path: str) -> None:
+    store = SqliteStore(path, SystemClock())
+    await store.open()
+    await store.close()

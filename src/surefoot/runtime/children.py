@@ -41,7 +41,10 @@ async def go_on_with_run(held: Held, step: Step) -> list[str]:
         return []
     except NotAllowed as refusal:
         refused = refusal
-        return await held.decide(lambda d: _go_on(held, d, step, lambda: refuse_step(d, step, refused))) or []
+        told = await held.decide(
+            lambda d: _go_on(held, d, step, lambda: refuse_step(d, step, refused)), step_id=step.id
+        )
+        return told or []
     end = await _end_of(ctx, child) if child.ended else None
 
     def command(d: Draft) -> list[str]:
@@ -55,7 +58,7 @@ async def go_on_with_run(held: Held, step: Step) -> list[str]:
 
         return _go_on(held, d, step, go_on)
 
-    return await held.decide(command) or []
+    return await held.decide(command, step_id=step.id) or []
 
 
 def _go_on(held: Held, d: Draft, step: Step, act: Callable[[], None]) -> list[str]:

@@ -37,13 +37,13 @@ async def start_when_ready(held: Held, step: Step) -> list[str]:
     if step.rules.waits_for is not None:
         return await (go_on_with_run if step.rules.waits_for is WaitsFor.run else go_on_waiting)(held, step)
     if not await held.resolve_account(step, tool):
-        await held.decide(lambda d: defer(d, step.id, policy.backoff(1, 0.5), "account_unknown"))
+        await held.decide(lambda d: _not_yet(d, step.id, policy.backoff(1, 0.5), "account_unknown"), step_id=step.id)
         return []
     if not await held.enter(step):
         if held.stopping:
             return []
         again_s = policy.backoff(2, held.ctx.doors.entropy.fraction())
-        await held.decide(lambda d: _not_yet(d, step.id, again_s))
+        await held.decide(lambda d: _not_yet(d, step.id, again_s, "throttled"), step_id=step.id)
         return []
     begun: list[str] = []
     try:
@@ -54,9 +54,9 @@ async def start_when_ready(held: Held, step: Step) -> list[str]:
     return begun
 
 
-def _not_yet(d: Draft, step_id: str, again_s: float) -> None:
+def _not_yet(d: Draft, step_id: str, again_s: float, code: str) -> None:
     if not d.run.ended and d.step(step_id).status is StepStatus.pending:
-        defer(d, step_id, again_s, "throttled")
+        defer(d, step_id, again_s, code)
 
 
 async def _start(held: Held, step: Step) -> list[str]:
@@ -80,7 +80,7 @@ async def _start(held: Held, step: Step) -> list[str]:
             return held.go_on(d)
         return [step.id]
 
-    return await held.decide(command) or []
+    return await held.decide(command, step_id=step.id) or []
 
 
 async def _asked_again(held: Held, step: Step, tool: RunnableTool) -> bool:
@@ -101,7 +101,7 @@ async def _asked_again(held: Held, step: Step, tool: RunnableTool) -> bool:
         if not d.run.ended and d.step(step.id).status is StepStatus.pending:
             ask_approval(d, step.id, questions[ActionKind.approve])
 
-    await held.decide(command)
+    await held.decide(command, step_id=step.id)
     return True
 
 
@@ -165,4 +165,4 @@ async def _ask_owner(held: Held, step: Step) -> list[str]:
             defer(d, step.id, policy.OWNER_POLL_SECONDS, "waits_for_owner")
         return held.go_on(d)
 
-    return await held.decide(command) or []
+    return await held.decide(command, step_id=step.id) or []

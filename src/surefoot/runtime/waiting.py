@@ -64,4 +64,4 @@ async def go_on_waiting(held: Held, step: Step) -> list[str]:
             ask_question(d, step.id, question)
         return []
 
-    return await held.decide(command) or []
+    return await held.decide(command, step_id=step.id) or []

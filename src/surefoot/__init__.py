@@ -18,7 +18,8 @@ from surefoot.core.throttle import Throttle
 from surefoot.effects import Absent, Found, Operation, Receipt, Undetermined
 
 if TYPE_CHECKING:
-    from surefoot.app import Surefoot, run_sync
+    from surefoot.app import Surefoot
+    from surefoot.runtime.home import run_sync
 
 __all__ = [
     "Absent",
@@ -42,13 +43,13 @@ __all__ = [
     "wait_for_signal",
 ]
 
-_OF_APP = ("Surefoot", "run_sync")
+_LATER = {"Surefoot": "surefoot.app", "run_sync": "surefoot.runtime.home"}
 
 
 def __getattr__(name: str) -> object:
-    if name not in _OF_APP:
+    if name not in _LATER:
         raise AttributeError(f"module 'surefoot' has no attribute {name!r}")
-    value: object = getattr(importlib.import_module("surefoot.app"), name)
+    value: object = getattr(importlib.import_module(_LATER[name]), name)
     globals()[name] = value
     return value
 

@@ -5,12 +5,9 @@ Every method is a decision or a read of its own; none keeps a run in memory betw
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import itertools
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TypeVar
 
 from surefoot.agent.agent import Agent
 from surefoot.agent.children import check_program, child_run, know
@@ -19,7 +16,7 @@ from surefoot.agent.loop import AgentLoop
 from surefoot.agent.messages import given_text, user_body
 from surefoot.agent.model import Model
 from surefoot.agent.performing import business_key, compensations_of, performing_run, receipt_of
-from surefoot.agent.providers import resolve_model
+from surefoot.agent.providers import close_models, resolve_model
 from surefoot.agent.schedule import Schedule
 from surefoot.agent.scheduling import Scheduler, agents_of, check_schedules
 from surefoot.agent.starting import PERFORM, NewRun, agent_run, create_driven, create_run, new_id, run_again
@@ -38,6 +35,8 @@ from surefoot.http import system_doors
 from surefoot.runtime.children import cancel_tree
 from surefoot.runtime.context import Context, to_stderr
 from surefoot.runtime.deciding import decide_about, report_about
+from surefoot.runtime.given import check_after, check_timeout
+from surefoot.runtime.home import Home
 from surefoot.runtime.look import verdict_look
 from surefoot.runtime.loop import Loop, PerformLoop
 from surefoot.runtime.registry import Registry
@@ -52,7 +51,6 @@ from surefoot.store.open import open_store
 from surefoot.store.port import ActionRow, Following, MessageRow, Store
 from surefoot.waiters import LOOK_AGAIN_SECONDS, Until, wait_for_rest, wait_until
 
-T = TypeVar("T")
 EVENTS_PAGE = 500
 
 
@@ -100,6 +98,7 @@ class Surefoot(Decisions):
         self._models: dict[str, tuple[Model, ...]] = {}
         self._texts = Texts(self.redactor)
         self._ctx: Context | None = None
+        self._home = Home()
         self._worker: Worker | None = None
         self._scheduler: Scheduler | None = None
 
@@ -110,7 +109,8 @@ class Surefoot(Decisions):
     # Life
 
     async def __aenter__(self) -> Surefoot:
-        """Open the store and, where asked for, begin to work. Raises StoreError."""
+        """Open the store and, where asked for, begin to work. Raises StoreError, and InvalidInput where it is open."""
+        self._home.settle(is_open=self._ctx is not None)
         store = await open_store(self.url, self.doors)
         try:
             await self._begin(store)
@@ -161,24 +161,25 @@ class Surefoot(Decisions):
 
     async def close(self, grace_seconds: float = 10.0) -> None:
         """Let calls under way finish for `grace_seconds`, leave the rest in doubt, and close. Idempotent."""
+        if self._home.forked:
+            self._worker = self._scheduler = self._ctx = None
+            return
         if self._scheduler is not None:
             await self._scheduler.stop()
         if self._worker is not None:
             await self._worker.stop(grace_seconds)
             self._worker = None
-        for model in itertools.chain(*self._models.values()):
-            if (closing := getattr(model, "aclose", None)) is not None:
-                await closing()
-        self._models.clear()
+        await close_models(self._models)
         if self._ctx is not None:
             await self._ctx.store.close()
             self._ctx = None
 
     @property
     def context(self) -> Context:
-        """The runtime's means; raises InvalidInput outside `async with`."""
+        """The runtime's means; raises InvalidInput outside `async with`, its process and its event loop."""
         if self._ctx is None:
             raise InvalidInput("use Surefoot inside `async with`")
+        self._home.check()
         return self._ctx
 
     @property
@@ -297,6 +298,7 @@ class Surefoot(Decisions):
 
         Raises WaitTimeout; the run goes on, or its `details` say by which `blocked` code it stands still.
         """
+        check_timeout(timeout)
         if until is not None:
             return await wait_until(self.context, run_id, until, timeout)
         await wait_for_rest(self.context, run_id, timeout)
@@ -307,6 +309,7 @@ class Surefoot(Decisions):
 
         What is settled after the end can be read by asking again.
         """
+        check_after(after)
         with contextlib.closing(self.store.follow(run_id)) as following:
             while True:
                 await following.changed(LOOK_AGAIN_SECONDS)
@@ -397,8 +400,7 @@ class Surefoot(Decisions):
         (`not_sent_yet`: nothing was sent in that time). The step goes on then, here or by a worker that knows the tool.
         """
         check_key(key)
-        if timeout is not None and not timeout >= 0:
-            raise InvalidInput("timeout is in seconds and not negative, or left out")
+        check_timeout(timeout)
         run, loop = await self._start_performing(call, business_key(call, key), by)
         await self._adopt(run.id)
         rules = self._registry.rules_for(call.tool)
@@ -440,8 +442,3 @@ class Surefoot(Decisions):
         run_id, new = await report_about(self.context, key, look)
         self._wake(run_id)
         return new
-
-
-def run_sync(main: Coroutine[object, object, T]) -> T:
-    """Run one coroutine to its end, for scripts: `surefoot.run_sync(main())`."""
-    return asyncio.run(main)

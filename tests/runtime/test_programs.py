@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from pathlib import Path
 from typing import Any
@@ -133,3 +134,23 @@ async def test_what_a_run_waits_for_is_named(store_url: str) -> None:
         await sf.wait(run.id)
         with pytest.raises(WaitTimeout, match="is completed; what was waited for did not come before its end"):
             await sf.wait(run.id, until=lambda snapshot: False, timeout=0)
+
+
+@pytest.mark.parametrize("timeout", [math.nan, -1, "5", True, 10**400])
+async def test_a_time_that_is_none_is_no_time_to_wait(store_url: str, timeout: Any) -> None:
+    """A wait of NaN seconds kept its whole event loop busy for ever."""
+    async with Surefoot(store_url, [Agent("clerk", FakeModel(["done"]))]) as sf:
+        run = await sf.start("clerk", "go")
+        for waiting in (sf.wait(run.id, timeout=timeout), sf.wait(run.id, lambda snapshot: False, timeout)):
+            with pytest.raises(InvalidInput, match="timeout is in seconds and not negative"):
+                await asyncio.wait_for(waiting, 10)
+        with pytest.raises(InvalidInput, match="timeout is in seconds and not negative"):
+            await sf.perform(send.call(), key="once", timeout=timeout)
+
+
+@pytest.mark.parametrize("after", [math.nan, -1, "1", True, 1.5, 10**30])
+async def test_events_are_asked_for_behind_a_number(store_url: str, after: Any) -> None:
+    async with Surefoot(store_url, [Agent("clerk", FakeModel(["done"]))]) as sf:
+        run = await sf.start("clerk", "go")
+        with pytest.raises(InvalidInput, match="after is the sequence of an event"):
+            await asyncio.wait_for(anext(sf.events(run.id, after)), 10)

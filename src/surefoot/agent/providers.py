@@ -7,6 +7,7 @@ in a thread, so that leases are renewed meanwhile.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,14 @@ def resolve_model(name_or_model: str | Model, secrets: SecretSource) -> Model:
         f"a model is a name such as 'openai:gpt-5', or an object with `name` and `complete(request)`, "
         f"not {type(name_or_model).__name__}"
     )
+
+
+async def close_models(models: dict[str, tuple[Model, ...]]) -> None:
+    """Close those that can be closed, and forget them all."""
+    for model in itertools.chain(*models.values()):
+        if (closing := getattr(model, "aclose", None)) is not None:
+            await closing()
+    models.clear()
 
 
 class PydanticAIModel:

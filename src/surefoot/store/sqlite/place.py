@@ -18,10 +18,17 @@ class Place:
     """The files at a path, as they were when this process opened them."""
 
     def __init__(self, path: str) -> None:
+        self._pid = os.getpid()
         self._files = tuple((path + part, _identity(path + part)) for part in _PARTS)
 
     def check(self) -> None:
-        """Raises StoreUnavailable if one of them is another one now, or gone. Some microseconds."""
+        """Raises StoreUnavailable if one of them is another one now, or gone, or this is a forked child."""
+        if os.getpid() != self._pid:
+            # POSIX gives a child none of the locks: it would write beside its parent.
+            raise StoreUnavailable(
+                f"{self._files[0][0]} was opened before the fork, by the parent of this process. Nothing was written; "
+                "open the store in this process"
+            )
         for path, opened in self._files:
             if opened is not None and _identity(path) != opened:
                 raise StoreUnavailable(

@@ -1,0 +1,34 @@
+"""What a program gives to a method of Surefoot, checked before anything is begun with it."""
+
+from __future__ import annotations
+
+import math
+
+from surefoot.errors import InvalidInput
+
+SEQUENCE_MAX = (1 << 63) - 1
+"""The largest number of an event that a store can hold."""
+
+
+def check_timeout(timeout: object) -> None:
+    """A time to wait, in seconds; None and infinity are no bound. Raises InvalidInput.
+
+    A wait for NaN seconds would be over at once and never, and keep its event loop from everything else.
+    """
+    if timeout is None:
+        return
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not _seconds(timeout) >= 0:
+        raise InvalidInput("timeout is in seconds and not negative, or left out")
+
+
+def check_after(after: object) -> None:
+    """The number of an event, 0 for none. Raises InvalidInput."""
+    if isinstance(after, bool) or not isinstance(after, int) or not 0 <= after <= SEQUENCE_MAX:
+        raise InvalidInput("after is the sequence of an event, a whole number from 0")
+
+
+def _seconds(given: float) -> float:
+    try:
+        return float(given)
+    except OverflowError:
+        return math.nan

@@ -12,7 +12,7 @@ from surefoot.core.policy import LEASE_SECONDS_MIN
 from surefoot.core.state import Run, Step
 from surefoot.core.throttle import Throttle
 from surefoot.core.values import canonical, digest
-from surefoot.errors import InvalidInput, NotAllowed
+from surefoot.errors import InvalidInput, NotAllowed, RunEnded
 from surefoot.runtime.context import Context
 
 
@@ -60,15 +60,29 @@ async def child_run(
 ) -> Run:
     """The run that works on this call: made the first time, and the same one ever after, since its key is the call's.
 
-    Raises RunEnded where the calling run has ended, NotAllowed (`unknown_agent`).
+    It is the same one also where the code of now means something else by the tool's name: what was begun for the call
+    goes on, and the call is not told anything else. Raises RunEnded where the calling run has ended, NotAllowed
+    (`unknown_agent`).
     """
+    try:
+        return await create(_child(ctx, caller, run, step, arguments))
+    except RunEnded:
+        raise
+    except NotAllowed:
+        begun = None if step.operation_key is None else await ctx.store.run_of_key(ctx.tenant_id, step.operation_key)
+        if begun is None:
+            raise
+        return (await ctx.store.run(ctx.tenant_id, begun)).run
+
+
+def _child(ctx: Context, caller: Agent | None, run: Run, step: Step, arguments: Mapping[str, object]) -> NewRun:
     # Of the calling agent's own tools: another agent may have another one under that name.
     named = None if caller is None else caller.tools.get(step.tool_name or "")
     agent = None if named is None else named.agent
     if not isinstance(agent, Agent):
         raise NotAllowed(f"the tool {step.tool_name} is not an agent any more", code="unknown_agent")
     task = str(arguments["task"])
-    new = NewRun(
+    return NewRun(
         agent=agent.name,
         version=agent.version,
         kind="agent",
@@ -79,4 +93,3 @@ async def child_run(
         body=user_body(ctx.redactor.text(task)),
         parent_step_id=step.id,
     )
-    return await create(new)

@@ -5,11 +5,12 @@ The declaration is required on every tool. Where it cannot be known, `opaque` is
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import msgspec
+
+from surefoot.core.policy import is_seconds
 
 if TYPE_CHECKING:
     from surefoot.doors import HttpDoor
@@ -103,9 +104,9 @@ def idempotent(*, key_lifetime: float | None, lookup: LookupFunction | None = No
     After doubt the same bytes go out under the same key inside the lifetime, less a margin; after it the lookup
     answers, or a person does.
 
-    Raises ValueError for a lifetime that is not positive.
+    Raises ValueError for a lifetime that is not positive, or longer than a hundred years.
     """
-    if key_lifetime is not None and not (math.isfinite(key_lifetime) and key_lifetime > 0):
+    if key_lifetime is not None and not is_seconds(key_lifetime):
         raise ValueError("key_lifetime is in seconds and positive, or None where the target keeps keys for ever")
     _check_settle(settle)
     return Effect("idempotent", lookup=lookup, settle=settle, key_lifetime=key_lifetime)
@@ -116,7 +117,7 @@ def lookup(function: LookupFunction, *, settle: float = 60.0) -> Effect:
 
     `settle` is in seconds: how long after the last possible byte an absent may be believed.
 
-    Raises ValueError for a negative settle.
+    Raises ValueError for a negative settle, or one longer than a hundred years.
     """
     if not callable(function):
         raise TypeError("effects.lookup takes the function that searches the target; without one the class is opaque")
@@ -124,9 +125,15 @@ def lookup(function: LookupFunction, *, settle: float = 60.0) -> Effect:
     return Effect("lookup", lookup=function, settle=settle)
 
 
-def _check_settle(settle: float) -> None:
-    if not (math.isfinite(settle) and settle >= 0):
-        raise ValueError("settle is in seconds, finite and not negative")
+def _check_settle(settle: object) -> None:
+    if not is_seconds(settle, or_none=True):
+        raise ValueError("settle is in seconds, not negative, and at most a hundred years")
+
+
+def with_settle(effect: Effect, settle: float) -> Effect:
+    """The same with another settle, in seconds. Raises ValueError as `lookup` does."""
+    _check_settle(settle)
+    return msgspec.structs.replace(effect, settle=float(settle))
 
 
 class Operation:

@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 
 from surefoot import effects
 from surefoot.agent.tools import APPROVAL_EXPIRES_SECONDS, Approval, Tool, ToolCall, tool
 from surefoot.core.marker import Keyring
+from surefoot.core.throttle import Throttle
 from surefoot.doors import HttpDoor
 from surefoot.effects import Absent, Found, Operation, Receipt
 from surefoot.errors import InvalidInput
@@ -174,9 +177,28 @@ def test_a_declaration_that_could_not_be_kept_is_refused(options: dict[str, obje
     assert _declared().name == "sample"
 
 
-def test_an_expiry_that_is_not_positive_is_refused() -> None:
+@pytest.mark.parametrize("seconds", [-1, math.nan, math.inf, 1e308, 10**400, True, "60"])
+def test_a_time_that_no_store_could_hold_is_refused(seconds: Any) -> None:
+    """One of infinity was taken, and stored as something that nobody could read: its run stood still for ever."""
+    for make in (
+        lambda: Approval(expires=seconds),
+        lambda: effects.lookup(_lookup_of_more, settle=seconds),
+        lambda: effects.idempotent(key_lifetime=seconds),
+        lambda: send_invoice.using(settle=seconds),
+    ):
+        with pytest.raises(ValueError, match="in seconds"):
+            make()
     with pytest.raises(ValueError, match="seconds and positive"):
         Approval(expires=0)
+    assert effects.lookup(_lookup_of_more, settle=0).settle == 0
+
+
+@pytest.mark.parametrize(
+    "given", [{"rate": 10**400}, {"rate": "5"}, {"rate": True}, {"at_once": 1.5}, {"at_once": "1"}]
+)
+def test_a_throttle_of_no_numbers_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="rate and per are positive"):
+        Throttle(**given)
 
 
 def test_a_generator_or_a_tool_cannot_be_a_tool() -> None:

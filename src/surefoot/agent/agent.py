@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 
 from surefoot.agent.as_tool import child_tool
@@ -140,5 +141,7 @@ def _check_whole(where: str, name: str, value: object, least: int) -> None:
 
 
 def _check_positive(where: str, name: str, value: object) -> None:
-    if value is not None and (not isinstance(value, int | float) or not 0 < value < math.inf):
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
         raise ValueError(f"{where}: {name} is a positive number, or left out for no bound, not {value!r}")

@@ -17,10 +17,11 @@ import msgspec
 
 from surefoot.agent.declaring import Display, aimed_at, asked, check_display, check_in_place, prepared, refused_by
 from surefoot.agent.schema import Parameters, accepted, check_names, read_parameters
+from surefoot.core.policy import is_seconds
 from surefoot.core.state import WaitsFor
 from surefoot.core.throttle import Throttle
 from surefoot.core.values import canonical, check_key, check_plain, digest, parse_arguments
-from surefoot.effects import Effect, LookupFunction, Operation
+from surefoot.effects import Effect, LookupFunction, Operation, with_settle
 from surefoot.errors import InvalidInput
 from surefoot.runtime.execute import is_async
 
@@ -66,7 +67,7 @@ class Approval(msgspec.Struct, frozen=True):
     """A person has to approve each call, or each for which `when(**arguments)` is true.
 
     `permission` is what the person needs; `expires` is in seconds, 7 days by default. An exception in `when` means yes.
-    Raises ValueError for an expiry that is not positive.
+    Raises ValueError for an expiry that is not positive, or longer than a hundred years.
     """
 
     when: Callable[..., bool] | None = None
@@ -75,8 +76,10 @@ class Approval(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         """Refuse an expiry that no person could meet."""
-        if not self.expires > 0:
-            raise ValueError("Approval(expires=…) is in seconds and positive; leave it out for 7 days")
+        if not is_seconds(self.expires):
+            raise ValueError(
+                "Approval(expires=…) is in seconds and positive, at most a hundred years; leave it out for 7 days"
+            )
 
 
 ApprovalChoice = Literal["never", "always"] | Approval
@@ -187,10 +190,7 @@ class Tool(msgspec.Struct, Generic[P, R], frozen=True, eq=False, kw_only=True):
         if "approval" in changes:
             settled["approval"] = _approval(changes["approval"])
         if "settle" in changes:
-            if changes["settle"] < 0:
-                raise ValueError("settle is in seconds and not negative")
-            effect = changes.get("effect", self.effect)
-            settled["effect"] = msgspec.structs.replace(effect, settle=float(changes["settle"]))
+            settled["effect"] = with_settle(changes.get("effect", self.effect), changes["settle"])
         unknown = sorted(set(settled) - set(Changes.__annotations__))
         if unknown:
             raise TypeError(f"tool {self.name!r}: using() cannot change {', '.join(unknown)}")

@@ -23,6 +23,15 @@ NO_RESEND = "not_sent_again"
 OWNER_POLL_SECONDS = 1.0
 MODEL_TIMEOUT_SECONDS = 600.0
 SEARCH_WINDOW_SECONDS = 900.0
+SECONDS_MAX = 3_155_760_000.0
+"""A hundred years: what is meant to have no end fits, and every sum with it is still a time that JSON can hold."""
+
+
+def is_seconds(value: object, *, or_none: bool = False) -> bool:
+    """Whether `value` is a length of time: seconds above 0 and at most SECONDS_MAX; with `or_none` also 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0 < value <= SECONDS_MAX or (or_none and value == 0)
 
 
 def careful_rules(now: Rules, then: Rules) -> Rules:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 
 import msgspec
 
@@ -42,7 +43,8 @@ class Throttle(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("Throttle(rate=…, per=…) or Throttle(at_once=…): give one of them")
         numbers = (1.0 if self.rate is None else self.rate, self.per)
         counts = (1 if self.at_once is None else self.at_once, self.burst)
-        if any(not 0 < number < math.inf for number in numbers) or min(counts) < 1:
+        whole = all(isinstance(count, int) and not isinstance(count, bool) and count >= 1 for count in counts)
+        if not whole or not all(_is_positive(number) for number in numbers):
             raise ValueError("Throttle: rate and per are positive, burst and at_once at least 1")
         if self.name is not None and (not self.name or self.name == TENANT):
             raise ValueError(f"Throttle(name=…): a text that is not empty, and not {TENANT!r}")
@@ -51,6 +53,13 @@ class Throttle(msgspec.Struct, frozen=True, kw_only=True):
     def spacing_s(self) -> float | None:
         """Seconds between two tokens; None where there is no rate."""
         return None if self.rate is None else self.per / self.rate
+
+
+def _is_positive(number: object) -> bool:
+    """A number above 0 that a float can hold."""
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return False
+    return 0 < number <= sys.float_info.max
 
 
 class Tokens(msgspec.Struct, frozen=True):

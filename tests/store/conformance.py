@@ -24,6 +24,7 @@ from surefoot.errors import (
     CommitUnknown,
     Conflict,
     InvalidInput,
+    KeyHeld,
     KeyReused,
     LeaseLost,
     NotAllowed,
@@ -508,7 +509,7 @@ class Payloads:
 
         appends = [story.next(story.created(key=key), payloads=taking(story)) for story in stories]
         answers = await asyncio.gather(*[store.append(append) for append in appends], return_exceptions=True)
-        assert [type(answer) for answer in answers] == [type(None), Conflict, Conflict]
+        assert [type(answer) for answer in answers] == [type(None), KeyHeld, KeyHeld]
         assert await store.steps(TENANT, stories[1].run.id) == []
         holder = await store.key_owner(TENANT, key)
         assert holder is not None and holder.step_id == stories[0].step_id(1)
@@ -520,7 +521,7 @@ class Payloads:
         holder = await store.key_owner(TENANT, key)
         assert holder is not None and holder.run_id == stories[1].run.id
         assert await store.key_owner("b", key) is None
-        with pytest.raises(Conflict):
+        with pytest.raises(KeyHeld):
             await store.create(new_run(store, 9, payloads=[ClaimKey(key, "step_x", "hash")]))
         assert names(9)[0] not in await store.run_ids(TENANT)
 

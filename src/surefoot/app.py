@@ -408,7 +408,8 @@ class Surefoot(Decisions):
         rest: Run | None = None
         with contextlib.suppress(WaitTimeout):
             # Nothing can have happened yet where this task has just begun to drive the run and has not waited since.
-            rest = await wait_for_rest(self.context, run.id, wait_s, driven=None if loop is None else run)
+            new, adopt = None if loop is None else run, lambda: self._adopt(run.id)
+            rest = await wait_for_rest(self.context, run.id, wait_s, driven=new, meanwhile=adopt)
         return await receipt_of(self.context, run.id, rest, None if loop is None else loop.answer)
 
     async def _start_performing(
@@ -428,7 +429,7 @@ class Surefoot(Decisions):
         return run, loops.get(run.id)
 
     async def _adopt(self, run_id: str) -> None:
-        """Drive a run that this process performs, unless somebody does already."""
+        """Drive a run that this process performs, unless somebody does: a lease that ends is taken, if need be."""
         worker = await self._working()
         if run_id in worker.drivers or (await self.store.run(self.tenant, run_id)).run.ended:
             return

@@ -25,16 +25,28 @@ LOOK_AT_OTHERS_SECONDS = 0.5
 Until = Callable[[RunSnapshot], bool]
 
 
-async def wait_for_rest(ctx: Context, run_id: str, timeout: float | None, *, driven: Run | None = None) -> Run | None:
+async def wait_for_rest(
+    ctx: Context,
+    run_id: str,
+    timeout: float | None,
+    *,
+    driven: Run | None = None,
+    meanwhile: Callable[[], Awaitable[None]] | None = None,
+) -> Run | None:
     """Wait until the run has ended or only a person can move it; `timeout` in seconds. Raises WaitTimeout, NotFound.
 
     The run as this process committed it, or None where it was read. `driven` is the run as this process has just begun
-    to drive it: no first look is needed, unless it was born at rest, which nothing that follows would tell.
+    to drive it: no first look is needed, unless it was born at rest, which nothing that follows would tell. `meanwhile`
+    is called now and then.
     """
     seen = driven is not None and not may_rest(driven)
 
     async def resting(run: Run) -> Run | None:
-        return run if await rests(ctx, run) else None
+        if await rests(ctx, run):
+            return run
+        if meanwhile is not None:
+            await meanwhile()
+        return None
 
     run, ours = await _wait(ctx, run_id, timeout, ctx.store.follow(run_id, may_rest, seen=seen), resting)
     return run if ours else None

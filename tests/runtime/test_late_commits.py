@@ -12,8 +12,10 @@ from surefoot.core.attempts import recover_step
 from surefoot.core.state import Run
 from surefoot.errors import LeaseLost, StoreUnavailable
 from surefoot.runtime.deciding import handle_of
-from surefoot.store.port import Append, Store
+from surefoot.store.port import Append, Create, Store
+from surefoot.testing.machine import Process
 from surefoot.testing.model import FakeModel
+from surefoot.testing.stage import abandon
 from tests.cases.rig import Sim, story
 from tests.support import eventually
 
@@ -128,3 +130,61 @@ async def test_an_answer_of_the_model_that_comes_too_late_is_no_failure(store_ur
         run = await sf.wait(run.id, timeout=SECONDS)
     assert (run.status, run.steps[0].attempt) == ("completed", 2)
     assert [line for line in lines if "failed" in line] == []
+
+
+async def test_a_call_whose_caller_goes_away_while_it_is_written_down_is_made_and_nobody_is_asked(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its intent is there, and nobody else can know that nothing was sent on it."""
+    sent: list[int] = []
+
+    @tool(effect=effects.opaque)
+    async def mail(op: Operation) -> Receipt:
+        """Mail."""
+        sent.append(op.attempt)
+        return Receipt(resource_id="m-1")
+
+    async with Surefoot(store_url, lease_seconds=1.5, log=lambda line: None) as sf:
+        create = sf.store.create
+
+        async def cut_off(what: Create) -> Run:
+            made = await create(what)
+            performing.cancel()
+            await asyncio.get_running_loop().create_future()
+            return made
+
+        monkeypatch.setattr(sf.store, "create", cut_off)
+        performing = asyncio.ensure_future(sf.perform(mail.call(), key="81"))
+        await asyncio.gather(performing, return_exceptions=True)
+        assert performing.cancelled()
+        monkeypatch.undo()
+        assert await sf.perform(mail.call(), key="81", timeout=SECONDS) == Receipt(resource_id="m-1")
+    assert len(sent) == 1
+
+
+@story
+async def test_who_performs_a_call_again_takes_it_over_once_its_lease_has_ended(sim: Sim) -> None:
+    """Of a process that is gone, on a machine that nobody can look at; the wait needs no second try for that."""
+    sent: list[int] = []
+    sim.broken.add("I1")  # this target stands outside of the World
+
+    @tool(effect=effects.idempotent(key_lifetime=None))
+    async def pay(op: Operation) -> Receipt:
+        """Pay; the first reply does not come before the process dies."""
+        sent.append(op.attempt)
+        if len(sent) == 1:
+            await asyncio.get_running_loop().create_future()
+        return Receipt(resource_id="p-1")
+
+    async def main(process: Process) -> None:
+        sf = sim.surefoot(process=process, worker=False)
+        async with sf:
+            process.on_death.append(lambda: abandon(sf))
+            await sf.perform(pay.call(), key="81")
+
+    first = sim.machine.start("first", main)
+    await sim.until(lambda: sent)
+    first.kill(proven=False)
+    async with sim.surefoot(worker=False) as sf:
+        assert await sf.perform(pay.call(), key="81") == Receipt(resource_id="p-1")
+    assert sent == [1, 2]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -186,13 +188,28 @@ async def create_driven(
         drivers[0].held.remember(known_calls(calls))
         begun.extend(drivers[0].held.go_on(d))
 
-    born = await create_run(ctx, new, worker.id, first)
+    try:
+        born = await create_run(ctx, new, worker.id, first)
+    except asyncio.CancelledError:
+        if drivers:
+            # Cancelling the wait does not undo the commit: nobody else could know that nothing was sent on its intents.
+            worker.look_after(_take_up(ctx, worker, drivers[0]))
+        raise
     if not born.made:
         worker.wake()
         return born.run, False
     drivers[0].handle.run = born.run
     worker.drive(drivers[0], begun if born.acknowledged else ())
     return born.run, True
+
+
+async def _take_up(ctx: Context, worker: Worker, driver: Driver) -> None:
+    """Drive a run whose maker has gone away, if it was made; what it was to begin with begins then."""
+    run = driver.handle.run
+    with contextlib.suppress(NotFound, StoreError):
+        await ctx.store.fence(run.tenant_id, run.id)
+        driver.handle.run = await ctx.store.load(run.tenant_id, run.id)
+        worker.drive(driver)
 
 
 async def _found(ctx: Context, create: Create, unknown: CommitUnknown) -> Run:

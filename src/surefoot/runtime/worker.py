@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from surefoot.core import policy
 from surefoot.core.redact import safe_error
@@ -203,6 +203,15 @@ class Worker:
             # What this process performs stays its own until only a person can move it.
             driver.held.hold_s = math.inf
         return driver
+
+    def look_after(self, work: Coroutine[None, None, None]) -> None:
+        """Do something for which nobody waits, unless the worker stops."""
+        if self.stopping:
+            work.close()
+            return
+        task = asyncio.ensure_future(work)
+        self._tasks.append(task)
+        task.add_done_callback(self._tasks.remove)
 
     def drive(self, driver: Driver, begun: Sequence[str] = ()) -> None:
         """Begin to drive. `begun` are steps whose intents were committed for it, and acknowledged."""

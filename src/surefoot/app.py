@@ -249,7 +249,7 @@ class Surefoot(Decisions):
         by: str = "program",
     ) -> NewRun:
         """What `begin` makes a run of. Raises NotFound (agent), InvalidInput."""
-        name = agent if isinstance(agent, str) else agent.name
+        name = agent.name if isinstance(agent, Agent) else str(agent)
         known = self.agents.get(name)
         if known is None:
             names = ", ".join(sorted(self.agents)) or "none"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from surefoot import Agent, Operation, Receipt, Surefoot, effects, tool
-from surefoot.errors import InvalidInput, NotAllowed, WaitTimeout
+from surefoot import Absent, Agent, Operation, Receipt, Surefoot, effects, tool
+from surefoot.errors import InvalidInput, NotAllowed, NotFound, WaitTimeout
 from surefoot.testing import FakeModel
 
 
@@ -154,3 +154,17 @@ async def test_events_are_asked_for_behind_a_number(store_url: str, after: Any) 
         run = await sf.start("clerk", "go")
         with pytest.raises(InvalidInput, match="after is the sequence of an event"):
             await asyncio.wait_for(anext(sf.events(run.id, after)), 10)
+
+
+async def test_what_is_of_another_type_is_refused_by_its_name(store_url: str) -> None:
+    wrong: Any = 5
+    async with Surefoot(store_url, [Agent("clerk", FakeModel(["done"]))]) as sf:
+        run = await sf.start("clerk", "go")
+        with pytest.raises(NotFound, match="no agent '5' here; known: clerk"):
+            await sf.start(wrong, "go")
+        with pytest.raises(InvalidInput, match="metadata is a mapping"):
+            await sf.start("clerk", "go", metadata=wrong)
+        with pytest.raises(InvalidInput, match="a signal's name is a text"):
+            await sf.signal(run.id, wrong)
+        with pytest.raises(InvalidInput, match="the operation key is a text"):
+            await sf.report(wrong, Absent(coverage="all"))

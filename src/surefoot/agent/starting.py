@@ -75,10 +75,12 @@ def agent_run(
 ) -> NewRun:
     """A run of an agent (name, version, limits) with the user's text as it was given, and as it is kept.
 
-    Raises InvalidInput for a key or a priority that is none.
+    Raises InvalidInput for a key, metadata or a priority that are none.
     """
     check_key(key)
     _check_priority(priority)
+    if not isinstance(metadata, Mapping):
+        raise InvalidInput(f"metadata is a mapping of texts to JSON values, not {type(metadata).__name__}")
     name, version, limits = agent
     given, kept = text
     return NewRun(

@@ -98,7 +98,9 @@ def _redacted(ctx: Context, decision: Decision) -> Decision:
 
 
 async def report_about(ctx: Context, key: str, look: Look) -> tuple[str, bool]:
-    """Evidence for an operation key: the run's id, and whether it was new. Raises NotFound."""
+    """Evidence for an operation key: the run's id, and whether it was new. Raises NotFound, InvalidInput."""
+    if not isinstance(key, str):
+        raise InvalidInput(f"the operation key is a text such as run_…:step_…, not {type(key).__name__}")
     row = await ctx.store.step_by_key(ctx.tenant_id, key)
     if row is None:
         raise NotFound(f"no step has the operation key {key!r}")

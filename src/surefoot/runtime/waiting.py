@@ -24,7 +24,7 @@ async def signal_run(ctx: Context, run_id: str, name: str, value: object, *, by:
 
     Raises NotFound, RunEnded, KeyReused, NotAllowed (`too_many_signals`), InvalidInput (the name or the value).
     """
-    plain = ctx.redactor.text(signal_name(name))
+    plain = ctx.redactor.text(signal_name(name)) if isinstance(name, str) else ""
     if not 0 < len(plain) <= SIGNAL_NAME_CHARACTERS_MAX:
         raise InvalidInput(f"a signal's name is a text of 1 to {SIGNAL_NAME_CHARACTERS_MAX} characters")
     check_key(key)

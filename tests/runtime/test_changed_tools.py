@@ -124,3 +124,29 @@ async def test_a_later_look_that_nobody_can_make_any_more_does_not_stop_its_run(
         run = await sf.wait(run.id, timeout=SECONDS)
     assert (run.status, sent) == ("completed", [1, 2])
     assert [line for line in sim.lines if "failed" in line] == []
+
+
+async def test_a_key_that_older_code_has_used_is_answered_from_there(store_url: str) -> None:
+    """The same arguments under the same key are the same effect, whatever the version of the tool."""
+    sent: list[str] = []
+
+    @tool(effect=effects.opaque, key=lambda invoice, cents: invoice)
+    async def pay(op: Operation, invoice: str, cents: int) -> Receipt:
+        """Pay an invoice."""
+        sent.append(op.key)
+        return Receipt(resource_id="p-1")
+
+    def payer(version: str, cents: int) -> Agent:
+        calls = [("pay", {"invoice": "81", "cents": cents})]
+        return Agent("payer", FakeModel([calls, "Paid."]), tools=[pay.using(version=version)])
+
+    found: list[tuple[str | None, str | None]] = []
+    for version, cents in (("1", 900), ("2", 900), ("2", 901)):
+        async with Surefoot(store_url, [payer(version, cents)], worker=True, log=lambda line: None) as sf:
+            run = await sf.wait((await sf.start("payer", "Pay it.")).id, timeout=SECONDS)
+            found.append((run.steps[1].external_resource_id, run.steps[1].error_code))
+    assert found == [("p-1", None), ("p-1", None), (None, "key_reused")]
+    async with Surefoot(store_url, log=lambda line: None) as sf:
+        receipt = await sf.perform(pay.using(version="3").call(invoice="81", cents=900), timeout=SECONDS)
+    assert receipt.resource_id == "p-1"
+    assert sent == ["pay:81"]

@@ -97,7 +97,7 @@ class Preparer:
         target = tool.target_text(arguments) or None
         input_ref = digest(data)
         input_hash = digest(canonical([input_ref, tool.name, tool.version, target, tool.credential]))
-        owner, refusal = await self._owner(tool, key, input_hash)
+        owner, refusal = await self._owner(key, (input_ref, target, tool.credential))
         identity = None if tool.effect.name == "read" else tool.identity_hash(arguments)
         repeat = await self._repeat(run, identity) if key is None and identity is not None else None
         safe_input, flags = view_and_flags(self._ctx.redactor, data)
@@ -162,8 +162,13 @@ class Preparer:
             shown=question_shown(tool, msgspec.json.decode(safe_input, type=dict[str, object])),
         )
 
-    async def _owner(self, tool: Tool, key: str | None, input_hash: str) -> tuple[str | None, Refusal | None]:
-        """Who holds the business key: the same bytes are answered from there, other bytes are refused."""
+    async def _owner(
+        self, key: str | None, asked: tuple[str, str | None, str | None]
+    ) -> tuple[str | None, Refusal | None]:
+        """Who holds the business key: the same bytes, target and credential are answered from there, all else refused.
+
+        Not the hash that an approval binds to: another version of the tool, asked for the same, means the same effect.
+        """
         if key is None or not self._asks_owner:
             return None, None
         held = await self._ctx.store.key_owner(self._ctx.tenant_id, key)
@@ -172,7 +177,7 @@ class Preparer:
         owner = await self._ctx.store.step(self._ctx.tenant_id, held.step_id)
         if owner.step.status is StepStatus.failed:
             return None, None
-        if held.input_hash != input_hash:
+        if (owner.step.input_ref, owner.step.target, owner.step.credential) != asked:
             return None, key_reused(key)
         return held.step_id, None
 

@@ -105,3 +105,37 @@ async def test_nothing_is_sent_again_while_it_is_not_known_whose_the_credential_
         await sim.pass_time(120)
         run = await sf.snapshot(run.id)
     assert (run.status, sent) == ("completed", [("ann", 1), ("ann", 2)])
+
+
+@story
+async def test_a_read_that_names_no_account_goes_on_in_another_process(sim: Sim) -> None:
+    """Beside it, another tool has said whose their credential is."""
+    sent: list[str] = []
+    sim.broken.add("I1")  # this target stands outside of the World
+
+    async def whose(op: Operation) -> str:
+        return "ann"
+
+    @tool(effect=effects.opaque, credential="TOKEN", account=whose)
+    async def pay(op: Operation) -> Receipt:
+        """Pay."""
+        sent.append("pay")
+        return Receipt(resource_id="p-1")
+
+    @tool(effect=effects.read, credential="TOKEN")
+    async def look(op: Operation) -> str:
+        """Look; the first reply does not come before the worker dies."""
+        sent.append("look")
+        if sent.count("look") == 1:
+            await asyncio.get_running_loop().create_future()
+        return "paid"
+
+    agent = Agent("clerk", FakeModel([[("pay", {})], [("look", {})], "Paid."]), tools=[pay, look])
+    worker = sim.worker(agent)
+    async with sim.surefoot(agent, worker=False) as sf:
+        run = await sf.start(agent, "Pay.")
+        await sim.until(lambda: "look" in sent)
+        worker.kill()
+        sim.worker(agent, name="other")
+        run = await sf.wait(run.id, timeout=60)
+    assert (run.status, sent) == ("completed", ["pay", "look", "look"])

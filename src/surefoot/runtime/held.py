@@ -103,8 +103,15 @@ class Held:
             return None
         if step is not None and step.id not in self._entered and self._throttled(step):
             return None
-        account = None if step is None else self.accounts.get(step.credential or "")
+        account = None if step is None else self._account(step)
         return Start(self.handle.token, window, account=account, key_id=self.ctx.key_id)
+
+    def _account(self, step: Step) -> str | None:
+        """Whose the credential is, as far as it is known; of a tool that cannot tell, what was known before."""
+        tool = self.tools.tools.get(step.tool_name or "")
+        if tool is None or tool.account is None:
+            return step.account
+        return self.accounts.get(tool.credential or "")
 
     def go_on(self, d: Draft) -> list[str]:
         """Everything that can begin in this append: ready calls, else the loop's next step. Returns the steps begun."""

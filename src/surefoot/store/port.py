@@ -249,8 +249,8 @@ class Store(AccessStore, Protocol):
         self, tenant_id: str, worker_id: str, agents: Mapping[str, str], lease_s: float, limit: int
     ) -> list[Claimed]:
         """Take leases of runs that are ready (by ready_at or wake_at) and free: their lease is over, or its owner's
-        process on this machine is proven dead. Only a changed row counts. `agents` maps known names to versions, and
-        both have to fit; a performed call is for who knows `perform:TOOL`. Runs with a blocked_code are not taken.
+        process on this machine is proven dead. Only a changed row counts. `agents`: names to versions, both fit; or
+        `perform:TOOL`. Those with a blocked_code are not taken. Raises StoreUnsupported: the store was upgraded.
         """
         ...
 

@@ -177,6 +177,8 @@ class PostgresStore(PostgresAccess):
         """Take leases of runs that are ready and free. No commit is made where there is nothing to take."""
 
         async def write(server: Server, link: Link) -> list[Claimed]:
+            if self._workers.due():
+                await upkeep.check_schema(server, link, self._migrations)
             found, proven = await leases.look(server, link, self._workers, tenant_id, agents)
             if not found:
                 # Once for each session: who is asked how many workers there are counts those that wait, too.

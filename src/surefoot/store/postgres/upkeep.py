@@ -35,6 +35,11 @@ async def upgrade(server: Server, link: Link, migrations: tuple[Migration, ...])
             await server.put(link, "schema_migration_put", msgspec.structs.asdict(migration))
 
 
+async def check_schema(server: Server, link: Link, migrations: tuple[Migration, ...]) -> None:
+    """Raises StoreUnsupported where a newer program has upgraded the database since it was opened."""
+    await _missing(server, link, migrations)
+
+
 async def _missing(server: Server, link: Link, migrations: tuple[Migration, ...]) -> tuple[Migration, ...]:
     applied: list[Applied] = []
     (row,) = await server.ask(link, "has_schema_migration", {})

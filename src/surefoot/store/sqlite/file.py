@@ -68,6 +68,7 @@ class SqliteFile:
         self._sql = queries("sqlite")
         self._connection: sqlite3.Connection | None = None
         self._place: Place | None = None
+        self._schema: object = None
 
     # Opening
 
@@ -86,6 +87,7 @@ class SqliteFile:
         self._missing(migrations)
         self._place = Place(self.path)
         self._migrate(migrations, wall)
+        self._schema = self.value("pragma_schema_version")
 
     def open_frozen(self, migrations: tuple[Migration, ...]) -> None:
         """Connect for reading alone and write nothing at all, not even beside the file: for a disk that takes nothing.
@@ -255,6 +257,13 @@ class SqliteFile:
         """Raises StoreUnavailable where the file is no longer the one at its path: what is committed would be lost."""
         if self._place is not None:
             self._place.check()
+
+    def check_schema(self, migrations: tuple[Migration, ...]) -> None:
+        """Raises StoreUnsupported where a newer program has upgraded the file since it was opened."""
+        schema = self.value("pragma_schema_version")
+        if schema != self._schema:
+            self._missing(migrations)
+            self._schema = schema
 
     def begin(self) -> None:
         """Take the write lock. Raises Busy, and StoreUnavailable as `check_place` does."""

@@ -153,6 +153,7 @@ class SqliteStore(SqliteAccess):
         def look() -> tuple[list[str], bool]:
             # A worker that has nothing to write would never hear that others work on another file.
             self._file.check_place()
+            self._file.check_schema(self._migrations)
             dead = self._workers.dead() if self._workers.due() else []
             found = bool(dead) or bool(leases.candidates(self._file, tenant_id, agents, self._clock.now(), 1))
             return (self._workers.dead() if found else []), found

@@ -8,6 +8,10 @@
 -- Milliseconds inside SQLite, on the event loop's thread: short. Longer waits go through the clock door.
 PRAGMA busy_timeout = 10
 
+-- name: pragma_schema_version
+-- Another number after each change of the schema, by whatever process.
+PRAGMA schema_version
+
 -- name: pragma_application_id
 -- Whose file it is: 1937073766 is ours ("suf" and a version byte), 0 is nobody's.
 PRAGMA application_id

@@ -11,7 +11,7 @@ from surefoot.core.ends import fail_step
 from surefoot.core.payloads import result_body
 from surefoot.core.state import ActionKind, Resolution, Step, StepStatus, WaitsFor
 from surefoot.effects import Operation
-from surefoot.errors import NotAllowed, SurefootError
+from surefoot.errors import NotAllowed, NotFound, SurefootError
 from surefoot.runtime.children import go_on_with_run
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import Call, wait_call
@@ -144,18 +144,21 @@ async def read_precondition(ctx: Context, op: Operation, tool: RunnableTool, arg
 
 async def _ask_owner(held: Held, step: Step) -> list[str]:
     """Another step holds this business key: answer from its receipt, or wait for it."""
-    owner = await held.ctx.store.step(held.ctx.tenant_id, step.owner_step_id or "")
-    body = result_body(msgspec.json.decode(owner.safe_output or b"null"))
+    try:
+        owner = await held.ctx.store.step(held.ctx.tenant_id, step.owner_step_id or "")
+    except NotFound:
+        owner = None  # pruned with its run, which had ended
+    body = result_body(msgspec.json.decode((owner.safe_output if owner is not None else None) or b"null"))
 
     def command(d: Draft) -> list[str]:
         if d.run.ended or d.step(step.id).status is not StepStatus.pending:
             return []
-        if owner.step.status is StepStatus.succeeded:
+        if owner is not None and owner.step.status is StepStatus.succeeded:
             answer_from_owner(d, step.id, owner.step.external_resource_id, owner.step.resource_url, body)
-        elif owner.step.status is StepStatus.failed:
+        elif owner is not None and owner.step.status is StepStatus.failed:
             text = "An earlier call under the same key failed; propose the call again."
             fail_step(d, step, "owner_failed", body=result_body(text, code="owner_failed"))
-        elif owner.step.resolution is Resolution.given_up:
+        elif owner is None or owner.step.resolution is Resolution.given_up:
             # Whoever gave it up has closed the only question: nothing that this call could wait for would come.
             text = (
                 "Not executed: what became of an earlier call under the same key is not known, and nobody looks for it."

@@ -1134,7 +1134,8 @@ WHERE NOT EXISTS (SELECT 1 FROM run WHERE run.tenant_id = event.tenant_id AND ru
 LIMIT 1000
 
 -- name: prunable_runs
--- Terminal runs that are old enough and that no open question and no look needs; nobody writes to them meanwhile.
+-- Terminal runs that are old enough and that no open question, no look and no call that they work on needs; nobody
+-- writes to them meanwhile.
 SELECT run.id FROM run
 WHERE run.tenant_id = :tenant_id AND run.status IN ('completed', 'failed', 'cancelled') AND run.updated_at < :ended_before
     AND NOT EXISTS (
@@ -1148,6 +1149,11 @@ WHERE run.tenant_id = :tenant_id AND run.status IN ('completed', 'failed', 'canc
         SELECT 1 FROM pending_action
         WHERE pending_action.tenant_id = run.tenant_id AND pending_action.run_id = run.id
             AND pending_action.status = 'waiting'
+    )
+    AND NOT EXISTS (
+        SELECT 1 FROM run AS caller
+        WHERE caller.tenant_id = run.tenant_id AND caller.id = run.parent_run_id
+            AND caller.status NOT IN ('completed', 'failed', 'cancelled')
     )
 ORDER BY run.id LIMIT :limit FOR UPDATE OF run SKIP LOCKED
 

@@ -968,7 +968,7 @@ WHERE NOT EXISTS (SELECT 1 FROM run WHERE run.tenant_id = event.tenant_id AND ru
 LIMIT 1000
 
 -- name: prunable_runs
--- Terminal runs that are old enough and that no open question and no look needs.
+-- Terminal runs that are old enough and that no open question, no look and no call that they work on needs.
 SELECT id, conversation_id FROM run
 WHERE tenant_id = :tenant_id AND status IN ('completed', 'failed', 'cancelled') AND updated_at < :ended_before
     AND NOT EXISTS (
@@ -981,6 +981,11 @@ WHERE tenant_id = :tenant_id AND status IN ('completed', 'failed', 'cancelled') 
         SELECT 1 FROM pending_action
         WHERE pending_action.tenant_id = run.tenant_id AND pending_action.run_id = run.id
             AND pending_action.status = 'waiting'
+    )
+    AND NOT EXISTS (
+        SELECT 1 FROM run AS caller
+        WHERE caller.tenant_id = run.tenant_id AND caller.id = run.parent_run_id
+            AND caller.status NOT IN ('completed', 'failed', 'cancelled')
     )
 ORDER BY id LIMIT :limit
 

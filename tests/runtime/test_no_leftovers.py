@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 
 from surefoot import Agent, Operation, Receipt, Surefoot, effects, tool
+from surefoot.runtime.execute import Call
 from surefoot.testing import FakeModel
 from tests.support import eventually
 
@@ -38,4 +40,22 @@ async def test_closing_leaves_no_task_behind(store_url: str) -> None:
         del sf
         gc.collect()
         await eventually(lambda: asyncio.all_tasks() <= ours, "the end of every task", seconds_max=2.0)
+    assert not complaints
+
+
+async def test_a_call_whose_end_nobody_waits_for_any_more_complains_to_nobody() -> None:
+    """Its worker has lost the run, or is stopping; what the call raises behind that is no error of the program's."""
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context["message"]))
+    may_end = threading.Event()
+
+    def work() -> None:
+        may_end.wait(20)
+        raise TimeoutError("timed out")
+
+    call = Call(work, is_async=False)
+    may_end.set()
+    await eventually(call.done.done, "the end of the call")
+    del call
+    gc.collect()
     assert not complaints

@@ -56,6 +56,7 @@ class Call:
         self._task: asyncio.Task[object] | None = None
         self._told_to_stop = False
         self.done: asyncio.Future[object] = self._in_task(function) if is_async else self._in_thread(function)
+        self.done.add_done_callback(_seen)
 
     def cancel(self) -> None:
         """Tell it to stop. A thread cannot be told."""
@@ -113,6 +114,12 @@ def _one_value(value: object) -> object:
     if inspect.isgenerator(value) or inspect.isasyncgen(value):
         raise TypeError("it returned a generator, none of whose code has run; return one value")
     return value
+
+
+def _seen(done: asyncio.Future[object]) -> None:
+    """Whoever gave the call up is told nothing; the loop would complain of an error that nobody has looked at."""
+    if not done.cancelled():
+        done.exception()
 
 
 def _follow(future: asyncio.Future[object], ended: asyncio.Task[object]) -> None:

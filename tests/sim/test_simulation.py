@@ -16,6 +16,7 @@ from tests.places import Place, parts
 
 SEEDS = 500
 PART = 20
+DEPLOYS = 80
 SHORT = 40
 """On PostgreSQL a story takes ten times as long; what it adds is the store, which each of them goes through."""
 PROVE_SEEDS = int(os.environ.get("SUREFOOT_SEEDS", "5000"))
@@ -72,6 +73,12 @@ def test_other_seeds_are_other_stories() -> None:
 @pytest.mark.parametrize("workers", [1, 4])
 def test_one_worker_and_four_hold_too(workers: int, place: Place) -> None:
     results = [simulate(seed, workers=workers, store=place.renewed()) for seed in range(PART)]
+    assert share_completed(results) >= COMPLETED_SHARE_MIN
+
+
+@pytest.mark.parametrize("first", parts(DEPLOYS, PART, PART))
+def test_stories_hold_in_which_each_process_has_other_code(first: int, place: Place) -> None:
+    results = [simulate(seed, deploys=True, store=place.renewed()) for seed in range(first, first + PART)]
     assert share_completed(results) >= COMPLETED_SHARE_MIN
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from surefoot import effects
 from surefoot.agent.agent import Agent
 from surefoot.agent.model import (
     AssistantMessage,
@@ -33,6 +34,7 @@ APPROVAL_SECONDS = 300.0
 THINKS_SECONDS = 20.0
 POLL_SECONDS = 2.0
 LAST_WORD_SECONDS = 35.0
+LESS_SHARE = 0.25
 OVER = "Done."
 
 Turn = tuple[ScriptedCall, ...]
@@ -131,12 +133,21 @@ class SimulatedModel:
         raise OSError("the connection broke")
 
 
-def simulated_agents(script: Script, dice: random.Random) -> list[Agent]:
-    """The agent of a simulated story, as a new process makes it."""
+def simulated_agents(script: Script, dice: random.Random, code: random.Random | None = None) -> list[Agent]:
+    """The agent of a simulated story, as a new process makes it; with `code` its tools are those of a code drawn."""
     gated = create_issue_comment.using(approval=Approval(expires=APPROVAL_SECONDS))
     note = create_issue_comment.using(name="note")
     tools: tuple[Tool, ...] = (read_pull_request, gated, note, charge, send_mail)
+    if code is not None:
+        tools = tuple(_of_another_code(tool, code) for tool in tools)
     return [Agent("reviewer", SimulatedModel(script, dice), "Review.", tools)]
+
+
+def _of_another_code(tool: Tool, dice: random.Random) -> Tool:
+    """The tool in another state of its code: of another version, or without a way to find out what it did."""
+    changed = tool.using(version=dice.choice(("1", "2")))
+    can_tell = tool.effect.name in ("lookup", "idempotent")
+    return changed.using(effect=effects.opaque) if can_tell and dice.random() < LESS_SHARE else changed
 
 
 class Person:

@@ -15,11 +15,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--count", type=int, default=1, help="how many seeds")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--deploys", action="store_true", help="each process has a code drawn")
     parser.add_argument("--trace", action="store_true", help="print what happens")
     options = parser.parse_args(arguments)
     failed = runs = completed = 0
     for seed in range(options.seed, options.seed + options.count):
-        result = play(seed, workers=options.workers, trace=print if options.trace else None)
+        result = play(seed, workers=options.workers, trace=print if options.trace else None, deploys=options.deploys)
         runs += len(result.statuses)
         completed += result.completed
         failed += bool(result.violations)

@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from surefoot.agent.agent import Agent
 from surefoot.app import Surefoot
 from surefoot.store.port import Append
 from surefoot.testing.checker import Commit, Lived, read, stamp_commits
 from surefoot.testing.far import Distance, chatter
-from surefoot.testing.havoc import Havoc, Plan, draw
+from surefoot.testing.havoc import TROUBLE_SECONDS, Havoc, Plan, draw
 from surefoot.testing.judge import Outside, judge
 from surefoot.testing.machine import Machine, Process, Stalled
 from surefoot.testing.people import Person, Script, draw_script, perform_all, simulated_agents
@@ -49,35 +50,51 @@ class Simulated(msgspec.Struct, frozen=True):
 class SimulationFailed(AssertionError):
     """A seed in which something does not hold. The text has the seed, how to play it again, and what does not hold."""
 
-    def __init__(self, result: Simulated, workers: int) -> None:
-        again = f"python -m surefoot.testing.simulate --seed {result.seed} --workers {workers} --trace"
+    def __init__(self, result: Simulated, workers: int, *, deploys: bool = False) -> None:
+        story = f"--seed {result.seed} --workers {workers}{' --deploys' if deploys else ''}"
+        again = f"python -m surefoot.testing.simulate {story} --trace"
         super().__init__("\n".join([f"seed {result.seed} fails; play it again: {again}", *result.violations]))
         self.result = result
 
 
 def simulate(
-    seed: int, *, workers: int = 2, trace: Callable[[str], None] | None = None, store: str | None = None
+    seed: int,
+    *,
+    workers: int = 2,
+    trace: Callable[[str], None] | None = None,
+    store: str | None = None,
+    deploys: bool = False,
 ) -> Simulated:
     """Play the story of `seed`; the same seed gives the same story. `trace` takes lines of what happens, in order.
 
-    `store` is the URL of a store that no earlier story has used; by default it is a SQLite file in memory.
+    `store` is the URL of a store that no earlier story has used; by default it is a SQLite file in memory. With
+    `deploys` the tools of each process are those of a code drawn: calls go on under another than they were made by.
 
     Raises SimulationFailed where an invariant is broken, a run does not come to rest, or a process ends by an error.
     """
-    result = play(seed, workers=workers, trace=trace, store=store)
+    result = play(seed, workers=workers, trace=trace, store=store, deploys=deploys)
     if result.violations:
-        raise SimulationFailed(result, workers)
+        raise SimulationFailed(result, workers, deploys=deploys)
     return result
 
 
 def play(
-    seed: int, *, workers: int = 2, trace: Callable[[str], None] | None = None, store: str | None = None
+    seed: int,
+    *,
+    workers: int = 2,
+    trace: Callable[[str], None] | None = None,
+    store: str | None = None,
+    deploys: bool = False,
 ) -> Simulated:
     """The same, with the violations in the answer."""
     plan = draw(random.Random(f"{seed}:plan"))
     script = draw_script(random.Random(f"{seed}:script"), model_fails=plan.model_fails)
     story = _Story(seed, plan, script, workers, trace)
-    with Stage(Cast(lambda: simulated_agents(script, story.model_dice())), store) as stage:
+
+    def agents() -> list[Agent]:
+        return simulated_agents(script, story.model_dice(), story.code_dice() if deploys else None)
+
+    with Stage(Cast(agents), store) as stage:
         return story.play(stage)
 
 
@@ -96,6 +113,7 @@ class _Story:
         self.violations: list[str] = []
         self._workers = workers
         self._models = 0
+        self._codes = 0
         self._commits: list[list[Commit]] = []
         self._distance = Distance(seed)
 
@@ -103,6 +121,12 @@ class _Story:
         """Chance of a new process's model."""
         self._models += 1
         return random.Random(f"{self.seed}:model:{self._models}")
+
+    def code_dice(self) -> random.Random | None:
+        """Chance of a new process's code, while there is trouble."""
+        self._codes += 1
+        over = self.machine.clock.elapsed >= TROUBLE_SECONDS
+        return None if over else random.Random(f"{self.seed}:code:{self._codes}")
 
     def play(self, stage: Stage) -> Simulated:
         machine, plan = self.machine, self.plan

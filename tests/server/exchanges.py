@@ -18,11 +18,12 @@ from contextlib import asynccontextmanager
 import httpx
 
 from surefoot import Surefoot
-from surefoot.agent.model import ModelRequest
+from surefoot.agent.model import ModelRequest, ModelResponse
 from surefoot.server.doorman import TokenDoorman
 from surefoot.server.factory import create_app
 from surefoot.server.options import Options
 from surefoot.server.tokens import Tokens, read_given
+from surefoot.testing import FakeModel
 from tests.identity.rig import GITHUB_SECRET, signed
 from tests.server.house import SECRET, Outside
 
@@ -98,6 +99,20 @@ def _pretty(answer: httpx.Response) -> str:
     return answer.text.rstrip()
 
 
+class Patient:
+    """A model that answers once `begin` is set: a run that was just started is shown as that, whoever is slow."""
+
+    def __init__(self, model: FakeModel) -> None:
+        self.begin = asyncio.Event()
+        self.name = model.name
+        self._model = model
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """The model's answer, in time."""
+        await self.begin.wait()
+        return await self._model.complete(request)
+
+
 async def record(sf: Surefoot) -> Mapping[str, str]:
     """The exchanges by operation, "POST /v1/runs". `sf` has the agents of `agents_of` and a worker."""
     tokens = Tokens(sf.store, sf.doors.clock, sf.doors.entropy, read_given(f"ada admin {TOKEN}", sf.tenant))
@@ -116,6 +131,9 @@ async def record(sf: Surefoot) -> Mapping[str, str]:
 async def _a_run(told: Recorder, sf: Surefoot) -> tuple[str, str]:
     body = {"agent": "writer", "input": "Tell them about the milk.", "metadata": {"ticket": 81}}
     run_id = str((await told.ask("POST /v1/runs", "/v1/runs", body, Idempotency_Key='"ticket-81"')).json()["id"])
+    model = sf.agents["writer"].model
+    assert isinstance(model, Patient)
+    model.begin.set()
     asked = await sf.wait(run_id, timeout=SECONDS_MAX)
     await told.ask("GET /v1/runs", "/v1/runs?status=waiting_for_user&limit=1")
     await told.ask("GET /v1/runs/{run_id}", f"/v1/runs/{run_id}")
@@ -175,13 +193,16 @@ async def _about(told: Recorder) -> None:
 async def surefoot_of(url: str) -> AsyncIterator[Surefoot]:
     """A Surefoot with the agents that are asked. What the shouter says after its shout, it says at the end."""
     outside, end = Outside(), asyncio.Event()
+    writer = outside.writer("Milk is out.")
+    assert isinstance(writer.model, FakeModel)
+    writer.model = Patient(writer.model)
 
     async def says(request: ModelRequest) -> str:
         # A run that is taken up again must not be over before its exchange has shown it, whatever the store takes.
         await end.wait()
         return "Shouted."
 
-    agents = [outside.writer("Milk is out."), outside.agent("shouter", [("shout", {"text": "hi"})], says)]
+    agents = [writer, outside.agent("shouter", [("shout", {"text": "hi"})], says)]
     async with Surefoot(url, agents, worker=True, secret=SECRET, log=lambda line: None) as sf:
         yield sf
         end.set()

@@ -1,8 +1,9 @@
-"""Waiting in tests: until a condition holds, with a deadline. Nothing else in the tests sleeps."""
+"""Waiting in tests: until a condition holds, with a deadline. Nothing else in the tests sleeps. And forked children."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -33,3 +34,19 @@ def eventually_sync(condition: Callable[[], T], what: str = "the condition", *, 
         _must_go_on(deadline, what)
         time.sleep(PAUSE_SECONDS)
     return value
+
+
+def in_a_forked_child(work: Callable[[], str]) -> str:
+    """What `work` says in a forked child of this process; "" where it raised."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(writing, work().encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as told:
+        text = told.read().decode()
+    os.waitpid(child, 0)
+    return text

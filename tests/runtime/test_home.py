@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Coroutine
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from surefoot import Agent, Surefoot
 from surefoot.errors import InvalidInput, SurefootError
 from surefoot.testing import FakeModel
+from tests.support import in_a_forked_child
 
 WRITER = Agent("writer", FakeModel(["Written."]))
 
@@ -26,19 +26,11 @@ async def _said(use: _Use) -> str:
 
 
 def _in_a_forked_child(use: _Use) -> str:
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            asyncio.set_event_loop(None)
-            os.write(writing, asyncio.run(asyncio.wait_for(_said(use), 20)).encode())
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as told:
-        text = told.read().decode()
-    os.waitpid(child, 0)
-    return text
+    def work() -> str:
+        asyncio.set_event_loop(None)
+        return asyncio.run(asyncio.wait_for(_said(use), 20))
+
+    return in_a_forked_child(work)
 
 
 async def test_a_forked_child_is_refused_and_harms_nothing(store_url: str) -> None:

@@ -16,6 +16,7 @@ from surefoot.errors import StoreUnavailable
 from surefoot.store.sqlite import SqliteStore
 from tests.store.build import TENANT, Story
 from tests.store.conftest import SqliteBench
+from tests.support import in_a_forked_child
 
 NOBODY = 65_534
 
@@ -74,19 +75,12 @@ def _opened_by_another_user(path: str) -> str:
     """What a user who is nobody in particular is told; where that takes a process of its own, in one."""
     if os.geteuid() != 0:
         return asyncio.run(_told(path))
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setresuid(NOBODY, NOBODY, NOBODY)
-            os.write(writing, asyncio.run(_told(path)).encode())
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as told:
-        text = told.read().decode()
-    os.waitpid(child, 0)
-    return text
+
+    def work() -> str:
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+        return asyncio.run(_told(path))
+
+    return in_a_forked_child(work)
 
 
 async def _told(path: str) -> str:

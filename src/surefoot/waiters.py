@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from surefoot.core.state import Run
 from surefoot.errors import WaitTimeout
@@ -13,6 +13,9 @@ from surefoot.runtime.children import calls_run, may_rest, rests
 from surefoot.runtime.context import Context
 from surefoot.snapshot import RunSnapshot, blocked_code, read_snapshot
 from surefoot.store.port import Following
+
+if TYPE_CHECKING:
+    from surefoot.agent.agent import Agent
 
 T = TypeVar("T")
 
@@ -96,11 +99,12 @@ async def _late(ctx: Context, run: Run) -> WaitTimeout:
     return WaitTimeout(text, details={"status": status, "blocked": blocked})
 
 
-def takes(ctx: Context, versions: Mapping[str, str], run: Run) -> bool:
-    """Whether a worker with this code takes the run: it knows its agent (`versions`, by name) or its performed tool."""
+def takes(ctx: Context, agents: Mapping[str, Agent], run: Run) -> bool:
+    """Whether a worker with this code takes the run: it knows its agent and version, or its performed tool."""
     if run.kind == "perform":
         return run.agent in ctx.registry.tools
-    return versions.get(run.agent) == run.agent_version
+    agent = agents.get(run.agent)
+    return agent is not None and agent.version == run.agent_version
 
 
 def blocked_text(code: str) -> str:

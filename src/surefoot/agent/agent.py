@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -67,7 +66,7 @@ class Agent:
         _check_whole(where, "history_tokens", history_tokens, HISTORY_TOKENS_MIN)
         _check_positive(where, "seconds", seconds)
         _check_positive(where, "dollars", dollars)
-        if not isinstance(model_timeout, int | float) or not 0 < model_timeout < math.inf:
+        if not policy.is_seconds(model_timeout):
             raise ValueError(f"{where}: model_timeout is a positive number of seconds, not {model_timeout!r}")
         for one in tools:
             if not isinstance(one, Tool | Agent):

@@ -108,10 +108,9 @@ async def _idle(sf: Surefoot, worker: Worker) -> bool:
     """True once every run that this worker could take waits for a person or has ended."""
     if worker.drivers:
         return False
-    versions = {agent.name: agent.version for agent in sf.agents.values()}
     for status in (RunStatus.running, RunStatus.reconciling):
         for row in await sf.store.runs(sf.tenant, status=status.value, agent=None, before=None, limit=LIVE_RUNS_MAX):
-            ours = takes(sf.context, versions, row.run)
+            ours = takes(sf.context, sf.agents, row.run)
             if ours and row.blocked_code is None and not await rests(sf.context, row.run):
                 return False
     return not worker.drivers

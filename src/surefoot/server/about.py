@@ -90,11 +90,10 @@ async def readyz(request: Request) -> Response:
 async def _blocked(sf: Surefoot) -> Counter[str]:
     """Runs that no worker takes, by why."""
     found = Counter(await sf.store.blocked(sf.tenant))
-    versions = {agent.name: agent.version for agent in sf.agents.values()}
     for status in (RunStatus.running, RunStatus.reconciling):
         rows = await sf.store.runs(sf.tenant, status=status.value, agent=None, before=None, limit=RUNS_MAX)
         for row in rows:
             if row.blocked_code is None and blocked_code(row, sf.store.now()) is not None:
                 missing = "unknown_tool" if row.run.kind == "perform" else "unknown_agent"
-                found["no_worker" if takes(sf.context, versions, row.run) else missing] += 1
+                found["no_worker" if takes(sf.context, sf.agents, row.run) else missing] += 1
     return found

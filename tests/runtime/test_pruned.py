@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from surefoot import Agent, Operation, Receipt, Surefoot, ask_person, effects, tool
 from surefoot.testing.model import FakeModel, Step
+from tests.runtime.mailing import clerk
 
 WAIT_SECONDS = 30.0
 
@@ -43,14 +44,7 @@ async def test_a_run_that_works_for_another_stays_until_that_one_has_ended(store
 
 async def test_a_call_that_waits_for_a_forgotten_one_under_its_key_is_not_sent(store_url: str) -> None:
     sent: list[str] = []
-
-    @tool(effect=effects.opaque, key=lambda invoice: invoice)
-    async def mail(op: Operation, invoice: str) -> Receipt:
-        """Mail an invoice."""
-        sent.append(op.key)
-        raise effects.InDoubt("the connection broke")
-
-    agent = Agent("clerk", FakeModel([[("mail", {"invoice": "81"})], "Done."]), tools=[mail])
+    agent = clerk(sent)
     async with Surefoot(store_url, [agent], worker=True, log=lambda line: None) as sf:
         first = await sf.wait((await sf.start(agent, "Mail it.")).id, timeout=WAIT_SECONDS)
         second = await sf.start(agent, "Mail it too.")

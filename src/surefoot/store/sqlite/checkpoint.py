@@ -1,7 +1,8 @@
 """When the log is copied into the file. Not inside commits, as SQLite does by itself: that would add syncs to them.
 
 A commit therefore costs one sync. A checkpoint costs two more and comes when nothing was appended for 5 ms and the
-log holds more than 1,000 pages, or at 4,000 pages under load.
+log holds more than 1,000 pages, or at 2,000 pages under load. A process that starts after a crash reads the whole log
+first, so it must not grow as large as the load likes.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from surefoot.errors import StoreError
 from surefoot.store.sqlite.file import Busy, SqliteFile, wal_bytes, wal_frames
 
 IDLE_PAGES_MIN = 1_000
-FORCED_PAGES_MIN = 4_000
+FORCED_PAGES_MIN = 2_000
 PAGE_BYTES = 4_096
 IDLE_LOOK_ROWS = 200
-FORCED_LOOK_ROWS = 1_000
+FORCED_LOOK_ROWS = 400
 """The log is looked at each time so many rows were changed; a row is two or three pages of a run that is alone."""
 IDLE_SECONDS = 0.005
 

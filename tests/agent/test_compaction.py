@@ -9,8 +9,7 @@ from surefoot import Agent, Operation, Receipt, Surefoot, effects, tool
 from surefoot.agent.compaction import DONE_MAX, INSTRUCTIONS, NOT_KNOWN, cut_of, opening
 from surefoot.agent.messages import History, SummaryBody
 from surefoot.agent.model import ModelRequest, NoteMessage, ToolResultMessage
-from surefoot.core.state import EffectClass, Rules, StepStatus, StepType
-from surefoot.core.state import Step as StepRecord
+from surefoot.core.state import EffectClass, Rules, Step as StepRecord, StepStatus, StepType
 from surefoot.store.port import MessageRow, StepRow
 from surefoot.testing.histories import validate_history
 from surefoot.testing.model import Answer, FakeModel, Step

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from surefoot import Agent, Surefoot
 from surefoot.agent.model import ModelRequest, ModelResponse, ModelRetryable

@@ -26,12 +26,10 @@ from surefoot.snapshot import RunEvent, RunSnapshot, StepView, public_event
 from surefoot.store import requests
 from surefoot.store.open import open_store
 from surefoot.store.port import Store
-from surefoot.testing import checker
-from surefoot.testing import faults as f
+from surefoot.testing import checker, faults as f
 from surefoot.testing.histories import validate_history
 from surefoot.testing.machine import Machine, Process
-from surefoot.testing.model import FakeModel, ScriptedCall
-from surefoot.testing.model import Step as Scripted
+from surefoot.testing.model import FakeModel, ScriptedCall, Step as Scripted
 from surefoot.testing.stage import abandon
 from surefoot.testing.wire import Applied, Received
 from surefoot.testing.world import BOT, World

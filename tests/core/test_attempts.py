@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from surefoot.core import events as ev
-from surefoot.core import policy
+from surefoot.core import events as ev, policy
 from surefoot.core.attempts import Outcome, ask_about_model, end_used_up, recover_step
 from surefoot.core.decide import cancel_run, record_model_answer, start_model_call
 from surefoot.core.reconcile import ask_what_happened

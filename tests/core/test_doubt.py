@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from surefoot.core import events as ev
-from surefoot.core import policy
+from surefoot.core import events as ev, policy
 from surefoot.core.attempts import Outcome, recover_step
 from surefoot.core.decide import ask_approval, cancel_run, fail_run
 from surefoot.core.reconcile import (

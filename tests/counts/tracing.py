@@ -8,8 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.counts.tracer import Line as Line
-from tests.counts.tracer import read_lines
+from tests.counts.tracer import Line as Line, read_lines
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,8 +12,7 @@ import pytest
 from surefoot import Agent, Surefoot, Tool, errors
 from surefoot.testing.faults import LostReply, Rule
 from surefoot.testing.model import FakeModel
-from surefoot.testing.world import TOKEN as WORLD_TOKEN
-from surefoot.testing.world import World
+from surefoot.testing.world import TOKEN as WORLD_TOKEN, World
 from surefoot.testing.world_server import WorldServer
 from tests.docs.billing import TOKEN, Billing
 from tests.docs.test_examples import ROOT, blocks_of

@@ -8,8 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from playwright.async_api import Error as PlaywrightError
-from playwright.async_api import Route, expect
+from playwright.async_api import Error as PlaywrightError, Route, expect
 
 from tests.page.browsing import Visitors, button, card, shown_events
 from tests.page.stage import Stage

@@ -10,8 +10,7 @@ from typing import Protocol
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from schemathesis.checks import CheckFunction, not_a_server_error
 from schemathesis.core.result import Ok
 from schemathesis.core.transport import Response

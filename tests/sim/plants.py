@@ -9,15 +9,12 @@ import msgspec
 
 from surefoot.connectors import github_lookup
 from surefoot.connectors.github_api import Account
-from surefoot.core import attempts, decide, ends, people, policy, reconcile
-from surefoot.core import events as ev
+from surefoot.core import attempts, decide, ends, events as ev, people, policy, reconcile
 from surefoot.core.draft import Draft
 from surefoot.core.people import Decision
 from surefoot.core.reconcile import Doubt, Look
 from surefoot.core.state import Action, Instant, Run, Step
-from surefoot.runtime import doubt as runtime_doubt
-from surefoot.runtime import handle
-from surefoot.runtime import look as runtime_look
+from surefoot.runtime import doubt as runtime_doubt, handle, look as runtime_look
 from surefoot.store.port import Append, StepRow
 from surefoot.store.rows import append_rows, guard_values
 from surefoot.store.sqlite import jobs

@@ -6,11 +6,9 @@ from typing import get_args
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from surefoot.core import codec
-from surefoot.core import events as ev
+from surefoot.core import codec, events as ev
 from surefoot.core.state import EffectClass, Limits, Rules, RunStatus
 from surefoot.errors import Unreadable
 

@@ -10,14 +10,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from surefoot.core import codec
-from surefoot.core import events as ev
+from surefoot.core import codec, events as ev
 from surefoot.core.policy import clocks_drifted, key_usable
 from surefoot.core.state import AttemptEnd, EffectClass, Instant, Rules, RunStatus
 from surefoot.doors import Doors, SystemClock, SystemEntropy, no_hook
 from surefoot.errors import InvalidInput, StoreUnavailable, StoreUnsupported, Unreadable
-from surefoot.store import migrate, sqlfile
-from surefoot.store import open as opening
+from surefoot.store import migrate, open as opening, sqlfile
 from surefoot.store.port import ANOTHER_BOOT_MONO
 from surefoot.store.sqlite import SqliteStore
 from tests.store.bench import ShiftedClock

@@ -11,8 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import get_args
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
 from surefoot.core import events as ev

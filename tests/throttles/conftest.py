@@ -2,6 +2,4 @@
 
 from __future__ import annotations
 
-from tests.cases.conftest import _token as _token
-from tests.cases.conftest import folder as folder
-from tests.cases.conftest import sim as sim
+from tests.cases.conftest import _token as _token, folder as folder, sim as sim

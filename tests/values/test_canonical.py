@@ -4,8 +4,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from surefoot.core.canonical import CANONICAL_DEPTH_MAX, DEPTH_MAX
 from surefoot.core.values import ARGUMENTS_CHARACTERS_MAX, canonical, digest, parse_arguments

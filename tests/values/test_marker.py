@@ -5,8 +5,7 @@ import time
 from typing import TypedDict, cast
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from surefoot.core.marker import (
     MARKER_CHARACTERS_MAX,

@@ -8,8 +8,7 @@ import urllib.parse
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from surefoot.core.redact import SECRET_CHARACTERS_MIN, RedactedStream, Redactor, _gap, _squeezed, safe_error
 

@@ -16,8 +16,7 @@ from types import MappingProxyType
 import msgspec
 import pydantic
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from surefoot.core.values import canonical, encode_output, to_json_value
 

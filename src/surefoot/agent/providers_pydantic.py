@@ -12,11 +12,9 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
-from pydantic_ai import exceptions as failures
-from pydantic_ai import messages as wire
+from pydantic_ai import exceptions as failures, messages as wire
 from pydantic_ai.direct import model_request, model_request_stream
-from pydantic_ai.models import Model as LibraryModel
-from pydantic_ai.models import ModelRequestParameters, infer_model
+from pydantic_ai.models import Model as LibraryModel, ModelRequestParameters, infer_model
 from pydantic_ai.providers import Provider, infer_provider, infer_provider_class
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition

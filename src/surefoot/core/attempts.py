@@ -6,8 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from surefoot.core import events as ev
-from surefoot.core import policy
+from surefoot.core import events as ev, policy
 from surefoot.core.decide import Start, fail_run, start_refusal, start_step
 from surefoot.core.draft import Draft
 from surefoot.core.ends import ask, fail_step, succeed_step

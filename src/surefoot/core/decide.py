@@ -10,8 +10,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import asdict, replace
 
-from surefoot.core import events as ev
-from surefoot.core import policy
+from surefoot.core import events as ev, policy
 from surefoot.core.draft import NOTE_PREFIX, Draft, approved_until
 from surefoot.core.ends import answer, ask, expire_actions, fail_step
 from surefoot.core.ids import call_id, operation_key, step_id

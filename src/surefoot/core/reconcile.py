@@ -8,8 +8,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from surefoot.core import events as ev
-from surefoot.core import policy
+from surefoot.core import events as ev, policy
 from surefoot.core.decide import Start, approval_over, start_refusal, start_step
 from surefoot.core.draft import Draft
 from surefoot.core.ends import ask, expire_actions, fail_step, note, open_question, succeed_step

@@ -31,12 +31,15 @@ from typing import NoReturn
 
 import msgspec
 
-from surefoot.core.canonical import DEPTH_MAX, ENCODER, INTEGER_BITS_MAX
-from surefoot.core.canonical import canonical as canonical
-from surefoot.core.canonical import check_key as check_key
-from surefoot.core.canonical import digest as digest
-from surefoot.core.text import clean_text as clean_text
-from surefoot.core.text import cut as cut
+from surefoot.core.canonical import (
+    DEPTH_MAX,
+    ENCODER,
+    INTEGER_BITS_MAX,
+    canonical as canonical,
+    check_key as check_key,
+    digest as digest,
+)
+from surefoot.core.text import clean_text as clean_text, cut as cut
 from surefoot.errors import InvalidInput
 
 ARGUMENTS_CHARACTERS_MAX = 1_000_000

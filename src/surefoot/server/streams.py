@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from surefoot.agent.texts import FRAMES_MAX as TEXTS_MAX
-from surefoot.agent.texts import TextFrame
+from surefoot.agent.texts import FRAMES_MAX as TEXTS_MAX, TextFrame
 from surefoot.app import Surefoot
 from surefoot.core.evolve import Recorded
 from surefoot.errors import SurefootError

@@ -15,32 +15,14 @@ from surefoot.core.events import AnyEvent
 from surefoot.core.evolve import Recorded
 from surefoot.core.payloads import (
     ActionAnswer as ActionAnswer,
-)
-from surefoot.core.payloads import (
     ActionView as ActionView,
-)
-from surefoot.core.payloads import (
     BlobPut as BlobPut,
-)
-from surefoot.core.payloads import (
     ClaimKey as ClaimKey,
-)
-from surefoot.core.payloads import (
     EvidenceDetail as EvidenceDetail,
-)
-from surefoot.core.payloads import (
     MessageBody as MessageBody,
-)
-from surefoot.core.payloads import (
     Payload as Payload,
-)
-from surefoot.core.payloads import (
     RunResult as RunResult,
-)
-from surefoot.core.payloads import (
     StepView as StepView,
-)
-from surefoot.core.payloads import (
     TransientDrop as TransientDrop,
 )
 from surefoot.core.state import Action, Attempt, Instant, Run, Step

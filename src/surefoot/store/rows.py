@@ -11,8 +11,7 @@ from functools import lru_cache
 
 import msgspec
 
-from surefoot.core import codec
-from surefoot.core import events as ev
+from surefoot.core import codec, events as ev
 from surefoot.core.ids import run_of_step
 from surefoot.core.state import (
     Action,

@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from surefoot.testing.clock import ManualClock as ManualClock
-    from surefoot.testing.crash import CrashReport as CrashReport
-    from surefoot.testing.crash import Scenario as Scenario
-    from surefoot.testing.crash import crash_points as crash_points
+    from surefoot.testing.crash import CrashReport as CrashReport, Scenario as Scenario, crash_points as crash_points
     from surefoot.testing.model import FakeModel as FakeModel
-    from surefoot.testing.simulation import Simulated as Simulated
-    from surefoot.testing.simulation import simulate as simulate
+    from surefoot.testing.simulation import Simulated as Simulated, simulate as simulate
     from surefoot.testing.world import World as World
 
 _HOMES = {

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 BLANK = "(empty message)"
 """Stands for a blank text of a user: some providers refuse every history that holds one."""
+NOT_FINISHED = "the provider did not finish its answer"
 MADE_ID = "pyd_ai_"
 """How ids begin that pydantic-ai makes up where a provider omits them."""
 
@@ -63,6 +64,9 @@ _KEYS: Mapping[str, str] = {
 }
 """Where a provider's key has another name than PROVIDER_API_KEY."""
 _OPENAI = ("openai", "openai-chat", "openai-responses")
+
+_STREAMED = ("anthropic", "gateway/anthropic")
+"""Providers whose answers the library streams also where nobody asks for it; each of them says why it ends."""
 
 Emit = Callable[[str], None]
 
@@ -99,6 +103,11 @@ class ProviderClient:
         self._name = name
         self._secrets = secrets
         self._own: _Closable | None = None
+        self._says_ends = True
+        """Its answers say why they end, as far as is known; some imitations never do."""
+        self._stopped = False
+        """The newest stream stopped without saying why."""
+        self._streams_all = name.partition(":")[0] in _STREAMED
         with _needs_person(name):
             self._model = _lenient(infer_model(name, self._provider))
 
@@ -109,11 +118,26 @@ class ProviderClient:
         if self._own is not None and key is not None:
             self._own.api_key = key  # A person may have mended it since.
         try:
-            answer = await (self._whole(request) if emit is None else self._streamed(request, emit))
+            if emit is None or self._stopped:
+                streamed, answer = False, await self._whole(request)
+            else:
+                streamed, answer = True, await self._streamed(request, emit)
         except Exception as error:
             # Not chained: the library's exceptions hold bodies, headers and what was asked.
             raise sort_error(error, self._name, key_name(provider), key) from None
+        self._check_end(answer, streamed=streamed)
         return from_library(answer, self._name)
+
+    def _check_end(self, answer: wire.ModelResponse, *, streamed: bool) -> None:
+        """Raises ModelRetryable for a stream that merely stopped: the library takes half a text, or a call without its
+        arguments, for a whole answer. The next answer is asked for whole: it shows whether this provider says ends.
+        """
+        told = answer.finish_reason not in (None, "stop") or "finish_reason" in (answer.provider_details or {})
+        if not streamed and self._stopped:
+            self._stopped, self._says_ends = False, told
+        if not told and (self._streams_all or (streamed and self._says_ends)):
+            self._stopped = not self._streams_all
+            raise ModelRetryable(f"{self._name}: {NOT_FINISHED}")
 
     async def _whole(self, request: ModelRequest) -> wire.ModelResponse:
         return await model_request(
@@ -338,7 +362,7 @@ def from_library(answer: wire.ModelResponse, name: str) -> ModelResponse:
             case _:
                 raise ModelRefused(f"{name}: the answer holds a part of kind {part.part_kind!r}, which is not taken")
     if answer.state != "complete" or answer.finish_reason == "error":
-        raise ModelRetryable(f"{name}: the provider did not finish its answer")
+        raise ModelRetryable(f"{name}: {NOT_FINISHED}")
     usage = Usage(answer.usage.input_tokens, answer.usage.output_tokens, cost_of(answer))
     text = answer.text or str((answer.provider_details or {}).get("refusal") or "")
     model, reasoning = answer.model_name or name, kept_of(answer, name) if calls else None

@@ -15,18 +15,19 @@ from surefoot.agent.decisions import Decisions
 from surefoot.agent.loop import AgentLoop
 from surefoot.agent.messages import given_text, user_body
 from surefoot.agent.model import Model
-from surefoot.agent.performing import business_key, compensations_of, performing_run, receipt_of
+from surefoot.agent.performing import business_key, performing_run, receipt_of
 from surefoot.agent.providers import close_models, resolve_model
 from surefoot.agent.schedule import Schedule
 from surefoot.agent.scheduling import Scheduler, agents_of, check_schedules
 from surefoot.agent.starting import PERFORM, NewRun, agent_run, create_driven, create_run, new_id, run_again
 from surefoot.agent.texts import TextFrame, Texts, frames
 from surefoot.agent.tools import DECLARED, Tool, ToolCall
+from surefoot.agent.undoing import Undoing, undo
 from surefoot.core import policy
 from surefoot.core.canonical import check_key
 from surefoot.core.people import Decision
 from surefoot.core.redact import Redactor
-from surefoot.core.state import ActionKind, Run, Step
+from surefoot.core.state import Run, Step
 from surefoot.core.throttle import Throttle
 from surefoot.doors import Doors
 from surefoot.effects import Absent, Found, Receipt, Undetermined
@@ -101,6 +102,7 @@ class Surefoot(Decisions):
         self._home = Home()
         self._worker: Worker | None = None
         self._scheduler: Scheduler | None = None
+        self._undoing: Undoing | None = None
 
     def _know(self, agent: Agent) -> None:
         for known in know(self.agents, agent):
@@ -147,6 +149,8 @@ class Surefoot(Decisions):
             await self._working()
             self._scheduler = Scheduler(self.context, self._schedules, self.start)
             self._scheduler.begin()
+            self._undoing = Undoing(self.context, self._start_performing)
+            self._undoing.begin()
 
     def _tell(self, line: str) -> None:
         # A line that cannot be written (a full disk, a pipe that nobody reads) is no reason to stop driving runs.
@@ -162,10 +166,11 @@ class Surefoot(Decisions):
     async def close(self, grace_seconds: float = 10.0) -> None:
         """Let calls under way finish for `grace_seconds`, leave the rest in doubt, and close. Idempotent."""
         if self._home.forked:
-            self._worker = self._scheduler = self._ctx = None
+            self._worker = self._scheduler = self._undoing = self._ctx = None
             return
-        if self._scheduler is not None:
-            await self._scheduler.stop()
+        for looking in (self._scheduler, self._undoing):
+            if looking is not None:
+                await looking.stop()
         if self._worker is not None:
             await self._worker.stop(grace_seconds)
             self._worker = None
@@ -382,10 +387,7 @@ class Surefoot(Decisions):
     async def _decide(self, action_id: str, decision: Decision) -> ActionRow:
         row = await decide_about(self.context, action_id, decision)
         self._wake(row.run_id)
-        if row.action.kind is ActionKind.duplicate and decision.decision == "approve":
-            for number, call in enumerate(await compensations_of(self.context, row)):
-                # Keyed by the decision: said again after a lost reply, it is the same compensation.
-                await self._start_performing(call, f"{call.tool.name}:compensate:{action_id}:{number}", decision.by)
+        await undo(self.context, row, self._start_performing)
         return row
 
     # Effects outside of an agent

@@ -141,6 +141,12 @@ class Access:
         assert await store.marked(TENANT, "delivery", "a") == "2"
         assert await store.marked(TENANT, "trace", "a") is None
         assert await store.marked("another", "delivery", "a") is None
+        await store.mark(TENANT, "delivery", "0", "later")
+        assert await other.marks(TENANT, "delivery", 10) == ["a", "0"]
+        assert await other.marks(TENANT, "delivery", 1) == ["a"]
+        await other.unmark(TENANT, "delivery", "a")
+        await other.unmark("another", "delivery", "0")
+        assert await store.marks(TENANT, "delivery", 10) == ["0"]
 
     async def test_counts_are_those_of_the_tenant(self, bench: Bench) -> None:
         store = await bench.open()

@@ -15,8 +15,6 @@ from surefoot.errors import ApprovalPending, Conflict, InvalidInput, OutcomeUnkn
 from surefoot.runtime.context import Context
 from surefoot.runtime.loop import Answer
 from surefoot.runtime.ready import OWNER_GIVEN_UP
-from surefoot.store.port import ActionRow
-from surefoot.store.requests import request_of
 
 PERFORMS_MAX = 1_000
 """How often one key may be performed again after it failed."""
@@ -107,20 +105,6 @@ async def receipt_of(ctx: Context, run_id: str, run: Run | None, answer: Answer 
         f"{step.tool_name} may have been applied: step {step.id} is {step.status.value} and goes on being looked up",
         details=details,
     )
-
-
-async def compensations_of(ctx: Context, action: ActionRow) -> list[ToolCall]:
-    """What undoes the effects that nobody wanted: all but the one on the step; of a failed step all."""
-    row = await ctx.store.step(ctx.tenant_id, action.action.step_id)
-    run = (await ctx.store.run(ctx.tenant_id, action.run_id)).run
-    tool = ctx.registry.of(run).tools.get(row.step.tool_name or "")
-    if tool is None or tool.compensate is None:
-        return []
-    step = row.step
-    kept = step.external_resource_id if step.status is StepStatus.succeeded else None
-    arguments = msgspec.json.decode(await request_of(ctx.store, ctx.tenant_id, row), type=dict[str, object])
-    calls = [tool.compensate(Receipt(resource_id=one), **arguments) for one in step.receipts if one != kept]
-    return [call for call in calls if isinstance(call, ToolCall)]
 
 
 def _receipt(step: Step, safe_output: bytes) -> Receipt:

@@ -11,7 +11,7 @@ from surefoot.core.draft import Draft
 from surefoot.core.facts import check_reason
 from surefoot.core.people import Decision, decide_action, is_replay
 from surefoot.core.reconcile import Look, record_report
-from surefoot.core.state import Run
+from surefoot.core.state import ActionKind, Run
 from surefoot.core.values import check_key, clean_text
 from surefoot.errors import AlreadyDecided, InvalidInput, NotFound, SurefootError
 from surefoot.runtime.context import Context
@@ -19,6 +19,9 @@ from surefoot.runtime.execute import redact_json
 from surefoot.runtime.handle import Handle
 from surefoot.runtime.questions import Questions
 from surefoot.store.port import ActionRow, StepRow
+
+UNDO = "undo"
+"""The kind of the marks that name questions about duplicates whose effects somebody may have decided to undo."""
 
 
 async def handle_of(ctx: Context, run_id: str, step_id: str | None = None) -> Handle:
@@ -59,6 +62,9 @@ async def decide_about(ctx: Context, action_id: str, decision: Decision) -> Acti
     step = await ctx.store.step(ctx.tenant_id, row.action.step_id)
     handle = await handle_of(ctx, row.run_id, row.action.step_id)
     questions = _questions(ctx, step, handle.run)
+    if row.action.kind is ActionKind.duplicate and decision.decision == "approve" and row.action.decision is None:
+        # Before the decision: whoever dies behind it leaves something that workers find.
+        await ctx.store.mark(ctx.tenant_id, UNDO, action_id, row.run_id)
 
     def command(d: Draft) -> None:
         # A closed action is not in a run in memory; its row says what became of it.

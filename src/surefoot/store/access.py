@@ -142,6 +142,14 @@ class AccessStore(Protocol):
         """What is kept under that name."""
         ...
 
+    async def marks(self, tenant_id: str, kind: str, limit: int) -> list[str]:
+        """The names of a kind, oldest first."""
+        ...
+
+    async def unmark(self, tenant_id: str, kind: str, name: str) -> None:
+        """Keep it no longer."""
+        ...
+
     async def counts(self, tenant_id: str) -> Counts:
         """How much there is. Costs the more, the more there is."""
         ...

@@ -108,6 +108,15 @@ class PostgresAccess(PostgresReads):
         found = await self._value("mark_get", {"tenant_id": tenant_id, "kind": kind, "name": name})
         return None if found is None else str(found)
 
+    async def marks(self, tenant_id: str, kind: str, limit: int) -> list[str]:
+        """The names of a kind, oldest first."""
+        params = {"tenant_id": tenant_id, "kind": kind, "limit": limit}
+        return [str(row["name"]) for row in await self._all("marks_of", params)]
+
+    async def unmark(self, tenant_id: str, kind: str, name: str) -> None:
+        """Keep it no longer."""
+        await self._commit("mark_drop", {"tenant_id": tenant_id, "kind": kind, "name": name})
+
     async def counts(self, tenant_id: str) -> Counts:
         """How much there is, from one state of the database."""
         found: dict[str, dict[str, float]] = {}

@@ -128,6 +128,20 @@ class SqliteAccess(SqliteReads):
         found = await self._patiently(lambda: self._file.value("mark_get", params))
         return None if found is None else str(found)
 
+    async def marks(self, tenant_id: str, kind: str, limit: int) -> list[str]:
+        """The names of a kind, oldest first."""
+        params = {"tenant_id": tenant_id, "kind": kind, "limit": limit}
+        return [str(row["name"]) for row in await self._patiently(lambda: self._file.all("marks_of", params))]
+
+    async def unmark(self, tenant_id: str, kind: str, name: str) -> None:
+        """Keep it no longer."""
+        params = {"tenant_id": tenant_id, "kind": kind, "name": name}
+
+        def write(tx: Transaction) -> None:
+            tx.file.run("mark_drop", params)
+
+        await self._call(write)
+
     async def counts(self, tenant_id: str) -> Counts:
         """How much there is, from one state of the file."""
         params = {"tenant_id": tenant_id}

@@ -1024,6 +1024,14 @@ SELECT (SELECT value FROM earlier) AS value, fresh FROM put
 -- What is kept.
 SELECT value FROM mark WHERE tenant_id = :tenant_id AND kind = :kind AND name = :name
 
+-- name: marks_of
+-- The names of a kind, oldest first.
+SELECT name FROM mark WHERE tenant_id = :tenant_id AND kind = :kind ORDER BY created_at, name LIMIT :limit
+
+-- name: mark_drop
+-- It is of no use any more.
+DELETE FROM mark WHERE tenant_id = :tenant_id AND kind = :kind AND name = :name
+
 -- name: counts
 -- How much there is, as (what, name, number): runs under way and runs over by status, blocked runs by why, steps that are
 -- open or will be looked up again by status, waiting questions by kind; how many runs are driven, since when the oldest

@@ -863,6 +863,14 @@ ON CONFLICT (tenant_id, kind, name) DO UPDATE SET value = excluded.value, update
 -- What is kept.
 SELECT value FROM mark WHERE tenant_id = :tenant_id AND kind = :kind AND name = :name
 
+-- name: marks_of
+-- The names of a kind, oldest first.
+SELECT name FROM mark WHERE tenant_id = :tenant_id AND kind = :kind ORDER BY created_at, name LIMIT :limit
+
+-- name: mark_drop
+-- It is of no use any more.
+DELETE FROM mark WHERE tenant_id = :tenant_id AND kind = :kind AND name = :name
+
 -- name: count_runs_open
 -- Runs under way by status.
 SELECT status AS name, count(*) AS count FROM run INDEXED BY run_under_way

@@ -1,0 +1,118 @@
+"""What a person has decided to undo is undone: noted before the decision, begun behind it, by whoever has the code.
+
+Who decides may have no code of the tool, as a command line, and may die behind the commit of the decision. Workers look
+for what was noted, and begin it. Each effect is undone once, however often and by whomever it is begun: the key of the
+call that undoes it is that of the effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from surefoot.agent.tools import ToolCall
+from surefoot.core.redact import safe_error
+from surefoot.core.state import ActionKind, ActionStatus
+from surefoot.effects import Receipt
+from surefoot.errors import NotFound
+from surefoot.runtime.context import Context
+from surefoot.runtime.deciding import UNDO
+from surefoot.store.port import ActionRow
+from surefoot.store.requests import request_of
+
+LOOK_SECONDS = 30.0
+"""How often a worker looks for what somebody else has decided to undo."""
+AT_ONCE_MAX = 100
+_PLAIN = re.compile(r"[A-Za-z0-9._-]{1,100}")
+
+Begin = Callable[[ToolCall, str, str], Awaitable[object]]
+"""Begins a call under a key, in the name of somebody; said again, it is the same one."""
+
+
+async def compensations_of(ctx: Context, action: ActionRow) -> list[tuple[str, ToolCall]] | None:
+    """The calls that undo the effects which nobody wanted, each with its key: all but the one on the step; of a failed
+    step all. None where the tool is not known here.
+    """
+    row = await ctx.store.step(ctx.tenant_id, action.action.step_id)
+    run = (await ctx.store.run(ctx.tenant_id, action.run_id)).run
+    tool = ctx.registry.of(run).tools.get(row.step.tool_name or "")
+    if tool is None:
+        return None
+    if tool.compensate is None:
+        return []
+    kept = row.step.external_resource_id if row.step.status.value == "succeeded" else None
+    arguments = msgspec.json.decode(await request_of(ctx.store, ctx.tenant_id, row), type=dict[str, object])
+    found: list[tuple[str, ToolCall]] = []
+    for one in row.step.receipts:
+        call = tool.compensate(Receipt(resource_id=one), **arguments) if one != kept else None
+        if isinstance(call, ToolCall):
+            name = one if _PLAIN.fullmatch(one) else hashlib.sha256(one.encode()).hexdigest()
+            found.append((f"{call.tool.name}:compensate:{row.step.id}:{name}", call))
+    return found
+
+
+async def undo(ctx: Context, action: ActionRow, begin: Begin) -> None:
+    """Begin what undoes the effects that the action is about. What cannot be begun here and now is left to workers."""
+    if action.action.kind is not ActionKind.duplicate or action.action.decision != "approve":
+        return
+    try:
+        calls = await compensations_of(ctx, action)
+        if calls is None:
+            ctx.log(f"{action.action.id}: the code of {action.tool_name} is not here; a worker that has it undoes this")
+            return
+        for key, call in calls:
+            await begin(call, key, action.action.decided_by or "")
+        await ctx.store.unmark(ctx.tenant_id, UNDO, action.action.id)
+    except Exception as problem:
+        # The decision is written down all the same, and the user's own function may raise anything.
+        told = safe_error(problem, ctx.redactor)
+        ctx.log(f"{action.action.id}: its effects are not undone yet ({told}); workers try again")
+
+
+class Undoing:
+    """Looks for what was decided elsewhere while a worker lives."""
+
+    def __init__(self, ctx: Context, begin: Begin) -> None:
+        self._ctx = ctx
+        self._begin = begin
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """From now on."""
+        self._task = asyncio.ensure_future(self._forever())
+
+    async def stop(self) -> None:
+        """Begin nothing more. Idempotent."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _forever(self) -> None:
+        while True:
+            try:
+                await self.look()
+            except Exception as problem:
+                self._ctx.log(f"undoing: {safe_error(problem, self._ctx.redactor)}; looking again")
+            await self._ctx.doors.clock.sleep(LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """Begin what is noted and decided; forget what will not be done. Raises StoreError."""
+        store, tenant = self._ctx.store, self._ctx.tenant_id
+        noted = await store.marks(tenant, UNDO, AT_ONCE_MAX)
+        if noted:
+            await store.confirm()  # what is read below is there to stay
+        for action_id in noted:
+            try:
+                row = await store.action(tenant, action_id)
+            except NotFound:
+                await store.unmark(tenant, UNDO, action_id)
+                continue
+            if row.action.decision == "approve":
+                await undo(self._ctx, row, self._begin)
+            elif row.action.status is not ActionStatus.waiting:
+                await store.unmark(tenant, UNDO, action_id)

@@ -1,0 +1,99 @@
+"""A person decides that a double is undone: once for each effect, and whoever has the code does it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+
+import pytest
+
+from surefoot import Absent, Found, Operation, Receipt, Surefoot, ToolCall, effects, tool
+from surefoot.agent import undoing
+from tests.support import eventually
+
+REFUNDS: list[str] = []
+
+
+@tool(effect=effects.opaque)
+async def refund(op: Operation, charge_id: str) -> Receipt:
+    """Give the money back."""
+    REFUNDS.append(charge_id)
+    return Receipt(resource_id=f"refund of {charge_id}")
+
+
+def _undo(receipt: Receipt, cents: int) -> ToolCall:
+    return refund.call(charge_id=str(receipt.resource_id))
+
+
+def _find(op: Operation, cents: int) -> Absent:
+    return Absent(coverage="nobody looks")
+
+
+@tool(effect=effects.lookup(_find, settle=0.1), compensate=_undo)
+async def charge(op: Operation, cents: int) -> Receipt:
+    """Charge a card."""
+    return Receipt(resource_id="c1")
+
+
+async def _charged_again(sf: Surefoot, *charges: str) -> str:
+    """The open question after further charges under the same key have come to light."""
+    for one in charges:
+        await sf.report("charge:81", Found(Receipt(resource_id=one)))
+    (asked,) = await sf.actions(status="waiting")
+    return asked.action.id
+
+
+async def _nothing_noted(sf: Surefoot) -> None:
+    async with asyncio.timeout(20):
+        while await sf.store.marks(sf.tenant, "undo", 10):
+            await sf.store.changed(sf.store.change_count(), 0.1)
+
+
+@pytest.fixture(autouse=True)
+def _no_refunds() -> None:
+    REFUNDS.clear()
+
+
+async def test_each_effect_is_undone_once_however_often_doubles_come_to_light(store_url: str) -> None:
+    async with Surefoot(store_url, tools=[charge, refund], worker=True, log=lambda line: None) as sf:
+        await sf.perform(charge.call(cents=900), key="81")
+        first = await _charged_again(sf, "c2")
+        await sf.approve(first, by="anna", key="1")
+        await sf.approve(first, by="anna", key="1")
+        await eventually(lambda: REFUNDS == ["c2"])
+        await sf.approve(await _charged_again(sf, "c3", "c 4"), by="anna")
+        await eventually(lambda: len(REFUNDS) == 3)
+        await sf.approve(await _charged_again(sf, "c5"), by="anna")
+        await eventually(lambda: len(REFUNDS) == 4)
+        assert sorted(REFUNDS) == ["c 4", "c2", "c3", "c5"]
+        await _nothing_noted(sf)
+
+
+async def test_what_is_decided_where_the_code_is_not_is_undone_by_a_worker_that_has_it(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(undoing, "LOOK_SECONDS", 0.1)
+    async with Surefoot(store_url, tools=[charge, refund], log=lambda line: None) as sf:
+        await sf.perform(charge.call(cents=900), key="81")
+        action_id = await _charged_again(sf, "c2")
+        # A process of its own, which knows neither tool.
+        words = [sys.executable, "-m", "surefoot", "actions", "approve", action_id, "--store", store_url]
+        said = subprocess.run(words, capture_output=True, text=True, timeout=60, env=os.environ)
+        assert said.returncode == 0 and "a worker that has it undoes this" in said.stderr, said
+        assert REFUNDS == []
+        async with Surefoot(store_url, tools=[charge, refund], worker=True, log=lambda line: None) as worker:
+            await eventually(lambda: REFUNDS == ["c2"])
+            await _nothing_noted(worker)
+
+
+async def test_what_is_rejected_is_left_as_it_is(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(undoing, "LOOK_SECONDS", 0.1)
+    async with Surefoot(store_url, tools=[charge, refund], worker=True, log=lambda line: None) as sf:
+        await sf.perform(charge.call(cents=900), key="81")
+        action_id = await _charged_again(sf, "c2")
+        await sf.store.mark(sf.tenant, "undo", action_id, "")  # as somebody leaves it who dies before the decision
+        await sf.reject(action_id, by="anna")
+        await _nothing_noted(sf)
+        assert REFUNDS == []

@@ -15,6 +15,7 @@ from surefoot.core.state import (
     ActionStatus,
     Instant,
     Resolution,
+    Run,
     RunStatus,
     Step,
     StepStatus,
@@ -299,16 +300,19 @@ def blocked_code(row: RunRow, now: Instant) -> str | None:
 
 async def read_snapshot(ctx: Context, run_id: str, language: str) -> RunSnapshot:
     """Read a run and make its snapshot. Raises NotFound, Unreadable."""
-    row = await ctx.store.run(ctx.tenant_id, run_id)
-    steps = await ctx.store.steps(ctx.tenant_id, run_id)
-    evidence = await ctx.store.evidence(ctx.tenant_id, run_id)
+    shown = await ctx.store.shown(ctx.tenant_id, run_id)
+    row, steps, asked = shown.row, shown.steps, shown.actions
     calling = any(s.step.rules.waits_for is WaitsFor.run for s in steps)
-    children = await ctx.store.children(ctx.tenant_id, run_id) if calling else []
+    children: list[Run] = []
+    if calling:
+        # Read after the run itself: what works for it may be shown as further than it is, and is never lost.
+        children = await ctx.store.children(ctx.tenant_id, run_id)
+        asked = await ctx.store.actions(ctx.tenant_id, run_id=run_id, below=True)
     works = {child.parent_step_id: child.id for child in children}
     known: dict[str, list[EvidenceView]] = {}
-    for line in evidence:
+    for line in shown.evidence:
         known.setdefault(line.step_id, []).append(_evidence(line))
-    actions = [action_view(a, language) for a in await ctx.store.actions(ctx.tenant_id, run_id=run_id, below=calling)]
+    actions = [action_view(a, language) for a in asked]
     waiting = {a.step_id for a in actions if a.status == "waiting"}
     rest = not row.run.ended and await rests(ctx, row.run)
     run = row.run

@@ -18,7 +18,7 @@ from surefoot.core.state import (
     RunStatus,
     StepType,
 )
-from surefoot.store.port import Append, Create, Store
+from surefoot.store.port import Append, Create, ShownRun, Store
 
 TENANT = "t"
 RULES = Rules(effect=EffectClass.lookup, has_lookup=True, settle_s=60.0)
@@ -195,5 +195,17 @@ class Story:
         await self.append(ev.RunCompleted())
 
     async def reloaded(self) -> bool:
-        """Whether the store gives back exactly what is in memory."""
-        return await self.store.load(self.run.tenant_id, self.run.id) == forget_closed(self.run)
+        """Whether the store gives back exactly what is in memory, and shows it as its parts are."""
+        tenant, run_id = self.run.tenant_id, self.run.id
+        shown, kept = await self.store.shown(tenant, run_id), forget_closed(self.run)
+        steps = [
+            row if row.step.id in kept.steps else replace(row, step=replace(row.step, attempts=()))
+            for row in await self.store.steps(tenant, run_id)
+        ]
+        parts = ShownRun(
+            await self.store.run(tenant, run_id),
+            steps,
+            await self.store.evidence(tenant, run_id),
+            await self.store.actions(tenant, run_id=run_id),
+        )
+        return await self.store.load(tenant, run_id) == kept and shown == parts

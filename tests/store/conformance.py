@@ -480,6 +480,23 @@ class Payloads:
             with pytest.raises(Unreadable):
                 await store.blob(tenant, name)
 
+    async def test_a_run_is_shown_with_closed_steps_about_which_a_person_is_asked(self, bench: Bench) -> None:
+        store = await bench.open()
+        story = await Story.begin(store)
+        await story.begin_step()
+        step = story.step_id(1)
+        receipt = ev.StepSucceeded(step, attempt=1, external_resource_id="c1")
+        await story.append(receipt, story.asked(), payloads=[ActionView("act_1", b"{}", b"{}")])
+        assert await story.reloaded()
+        shown = await store.shown(TENANT, story.run.id)
+        assert shown.row.run.steps[step] == shown.steps[0].step and shown.steps[0].step.attempts[0].number == 1
+        assert [one.action.id for one in shown.actions] == ["act_1"]
+        await story.append(ev.ActionDecided("act_1", step, ActionStatus.rejected, "reject", "ann"))
+        assert await story.reloaded()
+        assert [row.step.attempts for row in (await store.shown(TENANT, story.run.id)).steps] == [()]
+        with pytest.raises(NotFound):
+            await store.shown("another", story.run.id)
+
     async def test_evidence_in_the_order_of_its_arrival(self, bench: Bench) -> None:
         store = await bench.open()
         story = await Story.begin(store)

@@ -162,6 +162,15 @@ class RunRow(msgspec.Struct, frozen=True, gc=False):
     """Of the newest lease: +1 with every acquisition."""
 
 
+class ShownRun(msgspec.Struct, frozen=True, gc=False):
+    """What a run is shown by, all of one state of the store. Only steps that are live have their attempts here."""
+
+    row: RunRow
+    steps: list[StepRow]
+    evidence: list[EvidenceRow]
+    actions: list[ActionRow]
+
+
 class KeyOwner(msgspec.Struct, frozen=True):
     """Who holds a business key."""
 
@@ -279,6 +288,10 @@ class Store(AccessStore, Protocol):
 
     async def run(self, tenant_id: str, run_id: str) -> RunRow:
         """One run. Raises NotFound."""
+        ...
+
+    async def shown(self, tenant_id: str, run_id: str) -> ShownRun:
+        """A run with all its steps, evidence and actions, in order. Raises NotFound."""
         ...
 
     async def run_of_key(self, tenant_id: str, start_key: str) -> str | None:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from surefoot.core import codec
-from surefoot.core.evolve import Recorded
+from surefoot.core.evolve import Recorded, forget_closed
 from surefoot.core.payloads import AS_TOLD
-from surefoot.core.state import TERMINAL, Action, Attempt, Instant, Limits, Rules, Run, RunStatus, Signals, Step
+from surefoot.core.state import (
+    STEP_ENDS,
+    TERMINAL,
+    Action,
+    ActionStatus,
+    Attempt,
+    Instant,
+    Limits,
+    Rules,
+    Run,
+    RunStatus,
+    Signals,
+    Step,
+)
 from surefoot.errors import Unreadable
 from surefoot.store import port
 from surefoot.store.lock import worker_of
@@ -77,10 +90,15 @@ def read_attempt(row: Row) -> Attempt:
     return codec.convert(fields, Attempt, what)
 
 
-def read_step(row: Row, attempts: Sequence[Attempt]) -> Step:
-    """One step. A step whose attempts are not all there is unreadable: nothing may be sent on it."""
+def read_step(row: Row, attempts: Sequence[Attempt] | None) -> Step:
+    """One step. A step whose attempts are not all there is unreadable: nothing may be sent on it.
+
+    None: its attempts were not read.
+    """
     what = f"step {row['id']}"
-    if row["attempt"] != (attempts[-1].number if attempts else 0):
+    if attempts is None:
+        attempts = ()
+    elif row["attempt"] != (attempts[-1].number if attempts else 0):
         raise Unreadable(f"{what} lacks attempts. Nothing is executed on it; run `surefoot doctor`")
     fields = {
         **row,
@@ -93,8 +111,8 @@ def read_step(row: Row, attempts: Sequence[Attempt]) -> Step:
     return codec.convert(fields, Step, what)
 
 
-def read_step_row(row: Row, attempts: Sequence[Attempt]) -> port.StepRow:
-    """One step with its views."""
+def read_step_row(row: Row, attempts: Sequence[Attempt] | None) -> port.StepRow:
+    """One step with its views; `attempts` as of `read_step`."""
     step = read_step(row, attempts)
     what = f"step {step.id}"
     # Only what stands beside the step: a run is shown by as many of these as it has steps.
@@ -110,6 +128,22 @@ def _output(row: Row, what: str) -> bytes | None:
     if "content" not in body:
         raise Unreadable(f"the result of {what} has no content; run `surefoot doctor`")
     return bytes(body["content"])
+
+
+def read_shown(
+    row: Row, steps: Iterable[Row], attempts: Iterable[Row], evidence: Iterable[Row], actions: Iterable[Row]
+) -> port.ShownRun:
+    """A run with everything that it is shown by; `attempts` are those of the steps that the run in memory keeps."""
+    tried, asked = read_attempts(attempts), [read_action_row(line) for line in actions]
+    waiting = {one.action.step_id for one in asked if one.action.status is ActionStatus.waiting}
+    shown = [read_step_row(line, tried.get(str(line["id"]), ()) if _kept(line, waiting) else None) for line in steps]
+    run = forget_closed(read_run(row, [one.step for one in shown], [one.action for one in asked]))
+    return port.ShownRun(read_run_row(row, run), shown, [read_evidence(line) for line in evidence], asked)
+
+
+def _kept(row: Row, waiting: Container[object]) -> bool:
+    """Of the rows as `forget_closed` has it of the steps."""
+    return row["status"] not in STEP_ENDS or row["look_at"] is not None or row["id"] in waiting
 
 
 def read_action(row: Row) -> Action:

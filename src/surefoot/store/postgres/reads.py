@@ -15,7 +15,7 @@ from surefoot.core.evolve import Recorded
 from surefoot.core.state import Action, Attempt, Run, Step
 from surefoot.errors import NotFound, Unreadable
 from surefoot.store import records
-from surefoot.store.port import ActionRow, EvidenceRow, KeyOwner, MessageRow, RunRow, StepRow
+from surefoot.store.port import ActionRow, EvidenceRow, KeyOwner, MessageRow, RunRow, ShownRun, StepRow
 from surefoot.store.postgres.link import Link, Row
 from surefoot.store.postgres.links import Links
 from surefoot.store.postgres.writer import Server
@@ -31,6 +31,7 @@ class Loaded:
         self._steps: list[Row] = []
         self._attempts: list[Row] = []
         self._actions: dict[str, Row] = {}
+        self._evidence: list[Row] = []
         for row in rows:
             self._add(str(row["record"]), msgspec.json.decode(str(row["data"]), type=dict[str, object]))
 
@@ -42,6 +43,8 @@ class Loaded:
                 self._steps.append(row)
             case "attempt":
                 self._attempts.append(row)
+            case "evidence":
+                self._evidence.append(row)
             case _:
                 # A question may come by two ways.
                 self._actions[str(row["id"])] = row
@@ -62,6 +65,14 @@ class Loaded:
         asked = sorted((a for a in self._actions.values() if a["run_id"] == row["id"]), key=itemgetter("arrival", "id"))
         actions: list[Action] = [records.read_action(action) for action in asked]
         return records.read_run(row, steps, actions)
+
+    def shown(self, row: Row) -> ShownRun:
+        """The only run there is, with everything."""
+        steps = sorted(self._steps, key=itemgetter("sequence"))
+        tried = sorted(self._attempts, key=itemgetter("step_id", "number"))
+        evidence = sorted(self._evidence, key=itemgetter("arrival"))
+        asked = sorted(self._actions.values(), key=itemgetter("arrival", "id"))
+        return records.read_shown(row, steps, tried, evidence, asked)
 
     def has_step(self, step_id: str) -> bool:
         """Whether that step is among them."""
@@ -96,6 +107,13 @@ class PostgresReads:
         if not loaded.runs:
             raise NotFound(f"no run {run_id}")
         return records.read_run_row(loaded.runs[0], loaded.run(loaded.runs[0]))
+
+    async def shown(self, tenant_id: str, run_id: str) -> ShownRun:
+        """A run with all its steps, evidence and actions, in order. Raises NotFound."""
+        loaded = Loaded(await self._all("run_shown", {"tenant_id": tenant_id, "run_id": run_id}))
+        if not loaded.runs:
+            raise NotFound(f"no run {run_id}")
+        return loaded.shown(loaded.runs[0])
 
     async def run_of_key(self, tenant_id: str, start_key: str) -> str | None:
         """The id of the run that was made under a start key."""

@@ -12,7 +12,7 @@ from surefoot.core.state import Attempt, Run, Step
 from surefoot.doors import Clock
 from surefoot.errors import NotFound, Unreadable
 from surefoot.store import records
-from surefoot.store.port import ActionRow, EvidenceRow, KeyOwner, MessageRow, RunRow, StepRow
+from surefoot.store.port import ActionRow, EvidenceRow, KeyOwner, MessageRow, RunRow, ShownRun, StepRow
 from surefoot.store.sqlite.file import Busy, Row, SqliteFile
 from surefoot.store.sqlite.writer import BUSY_SECONDS_MAX, PAUSE_SECONDS_MAX, PAUSE_SECONDS_MIN, locked
 
@@ -40,6 +40,17 @@ class SqliteReads:
     async def run(self, tenant_id: str, run_id: str) -> RunRow:
         """One run. Raises NotFound."""
         return await self._read(lambda: self._read_run(self._run_row(tenant_id, run_id)))
+
+    async def shown(self, tenant_id: str, run_id: str) -> ShownRun:
+        """A run with all its steps, evidence and actions, in order. Raises NotFound."""
+        params = {"tenant_id": tenant_id, "run_id": run_id, "status": None, "after": None, "limit": -1}
+        parts = ("steps_all", "attempts_kept", "evidence_of_run", "actions_of_run")
+
+        def read() -> ShownRun:
+            row = self._run_row(tenant_id, run_id)
+            return records.read_shown(row, *(self._file.each(part, params) for part in parts))
+
+        return await self._read(read)
 
     async def run_of_key(self, tenant_id: str, start_key: str) -> str | None:
         """The id of the run that was made under a start key."""

@@ -746,6 +746,33 @@ UNION ALL SELECT 'action', row_to_json(pending_action)::text FROM chosen
     JOIN pending_action ON pending_action.tenant_id = chosen.tenant_id AND pending_action.run_id = chosen.id
         AND pending_action.step_id = :step_id
 
+-- name: run_shown
+-- A run with all its steps, actions and evidence, and the attempts of the steps that a run in memory holds; each row as
+-- JSON, `told` as in load_steps. One state of the database.
+WITH chosen AS (
+    SELECT * FROM run WHERE tenant_id = :tenant_id AND id = :run_id
+), shown AS (
+    SELECT step.*, CASE WHEN step.safe_output = '' THEN (
+        SELECT message.body FROM message WHERE message.tenant_id = step.tenant_id
+            AND message.call_id = step.call_id AND message.role = 'tool_result'
+    ) END AS told
+    FROM chosen JOIN step ON step.tenant_id = chosen.tenant_id AND step.run_id = chosen.id
+), asked AS (
+    SELECT pending_action.*, shown.tool_name FROM chosen
+    JOIN pending_action ON pending_action.tenant_id = chosen.tenant_id AND pending_action.run_id = chosen.id
+    LEFT JOIN shown ON shown.tenant_id = pending_action.tenant_id AND shown.id = pending_action.step_id
+), names AS (
+    SELECT tenant_id, id FROM shown WHERE status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL
+    UNION SELECT tenant_id, step_id FROM asked WHERE status = 'waiting'
+)
+SELECT 'run' AS record, row_to_json(chosen)::text AS data FROM chosen
+UNION ALL SELECT 'step', row_to_json(shown)::text FROM shown
+UNION ALL SELECT 'attempt', row_to_json(tried)::text FROM names
+    JOIN attempt AS tried ON tried.tenant_id = names.tenant_id AND tried.step_id = names.id
+UNION ALL SELECT 'action', row_to_json(asked)::text FROM asked
+UNION ALL SELECT 'evidence', row_to_json(evidence)::text FROM chosen
+    JOIN evidence ON evidence.tenant_id = chosen.tenant_id AND evidence.run_id = chosen.id
+
 -- name: load_steps
 -- Steps with their attempts; each row as JSON. `told`: the result that the model was told, where the view of the output is
 -- that.

@@ -584,6 +584,18 @@ WHERE step.tenant_id = :tenant_id AND step.run_id = :run_id
     AND (step.status NOT IN ('succeeded', 'failed') OR step.look_at IS NOT NULL)
 ORDER BY step.sequence, attempt.number
 
+-- name: attempts_kept
+-- The attempts of these steps, and of those about which a person is asked.
+SELECT attempt.* FROM step INDEXED BY step_live
+CROSS JOIN attempt ON attempt.tenant_id = step.tenant_id AND attempt.step_id = step.id
+WHERE step.tenant_id = :tenant_id AND step.run_id = :run_id
+    AND (step.status NOT IN ('succeeded', 'failed') OR step.look_at IS NOT NULL)
+UNION
+SELECT attempt.* FROM pending_action
+CROSS JOIN attempt ON attempt.tenant_id = pending_action.tenant_id AND attempt.step_id = pending_action.step_id
+WHERE pending_action.tenant_id = :tenant_id AND pending_action.run_id = :run_id AND pending_action.status = 'waiting'
+ORDER BY step_id, number
+
 -- name: steps_asked
 -- Closed steps of a run about which a person is asked: a run in memory keeps them too.
 SELECT * FROM step

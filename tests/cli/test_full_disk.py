@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from functools import partial
 import pytest
 
 from tests.cli.rig import Cli
+from tests.support import eventually_sync
 
 pytestmark = [pytest.mark.sqlite_only("the store is on the disk that is full"), pytest.mark.real_process]
 READS = (("runs", "list"), ("runs", "show", "RUN"), ("actions", "list"), ("actions", "show", "ACTION"), ("doctor",))
@@ -44,6 +47,36 @@ def test_what_only_reads_answers_and_what_writes_says_why_it_cannot(cli: Cli) ->
         assert full.returncode == 4 and "free space" in full.stdout, (words, full.stdout, full.stderr)
     assert (cli.folder / "surefoot.db").read_bytes() == before
     assert cli.run("actions", "approve", action_id).code == 0, "with space again, everything goes on"
+
+
+def test_a_worker_whose_log_takes_nothing_works(cli: Cli) -> None:
+    run_id = cli.start("talker")
+    with open("/dev/full", "w") as full:
+        for words in (("worker", "agents.py", "--until-idle"), ("runs", "show", run_id, "--json"), ("prune",)):
+            done = subprocess.run(
+                cli.command(*words), cwd=cli.folder, env=cli.environment, stdout=subprocess.PIPE, stderr=full, text=True,
+                timeout=60,
+            )  # fmt: skip
+            assert done.returncode == 0, (words, done)
+        refused = subprocess.run(cli.command("runs", "show", "run_none"), cwd=cli.folder, env=cli.environment, stderr=full)
+    assert (cli.status(run_id), refused.returncode) == ("completed", 5)
+
+
+def test_a_worker_whose_log_is_read_by_nobody_any_more_works(cli: Cli) -> None:
+    reading, writing = os.pipe()
+    worker = subprocess.Popen(cli.command("worker", "agents.py"), cwd=cli.folder, env=cli.environment, stderr=writing)
+    os.close(writing)
+    try:
+        os.read(reading, 1)
+        os.close(reading)
+        for _ in range(3):
+            run_id = cli.start("talker")
+            eventually_sync(lambda: cli.status(run_id) == "completed", "the run to be completed")  # noqa: B023
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(30) == 0
+    finally:
+        worker.kill()
+        worker.wait()
 
 
 def test_what_only_reads_answers_beside_a_process_that_has_the_store_open(cli: Cli) -> None:

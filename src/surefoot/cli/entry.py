@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from surefoot.cli.arguments import COMMANDS, parse, split_json
-from surefoot.cli.output import DONE, INTERRUPTED, UNREACHABLE, CannotWrite, Output, shown
+from surefoot.cli.output import DONE, INTERRUPTED, UNREACHABLE, CannotWrite, Output, hand_over, shown
 from surefoot.cli.settings import Settings, check_place, read_settings
 from surefoot.errors import InvalidInput, StoreUnavailable, SurefootError
 
@@ -31,6 +31,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         out.note(f"surefoot: the output cannot be written ({problem}); what was done stays done")
         return UNREACHABLE
+    finally:
+        if not hand_over():
+            # The interpreter flushes once more, and its exit code would speak of a line and not of what was done.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def _answer(words: Sequence[str], out: Output) -> int:

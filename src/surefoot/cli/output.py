@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 import traceback
@@ -60,7 +61,11 @@ class Output:
 
     def note(self, text: str) -> None:
         """A line on stderr, with and without --json: progress and logs."""
-        print(log_line(text) if self.json_lines else text, file=sys.stderr, flush=True)
+        if sys.stderr is None:
+            return
+        # A line that cannot be written (a full disk, a pipe that nobody reads) is no reason to stop what is being done.
+        with contextlib.suppress(OSError, ValueError):
+            print(log_line(text) if self.json_lines else text, file=sys.stderr, flush=True)
 
     def table(self, rows: Sequence[Sequence[str]], indent: str = "") -> None:
         """Rows with aligned columns; the last column is as wide as it is."""
@@ -109,6 +114,18 @@ def _write(text: str) -> None:
         raise
     except OSError as problem:
         raise CannotWrite(problem.strerror or type(problem).__name__) from None
+
+
+def hand_over() -> bool:
+    """Give away what stdout and stderr still hold. False where stderr takes nothing: what it was told is lost."""
+    taken = True
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            taken = stream is not sys.stderr
+    return taken
 
 
 def exit_code(error: SurefootError) -> int:

@@ -12,7 +12,7 @@ from typing import Literal, NoReturn
 
 from surefoot.agent.agent import Agent
 from surefoot.app import EVENTS_PAGE, Surefoot
-from surefoot.cli.output import DONE, Output
+from surefoot.cli.output import DONE, Output, hand_over
 from surefoot.cli.runs import story
 from surefoot.cli.session import opened
 from surefoot.cli.settings import Settings
@@ -68,8 +68,7 @@ def leave(end: End, out: Output) -> NoReturn:
     """End the process, with what ended its work as the document."""
     out.note(f"worker stopped ({end})")
     out.document({"ended": end})
-    sys.stdout.flush()
-    sys.stderr.flush()
+    hand_over()
     os._exit(DONE)
 
 
@@ -182,8 +181,7 @@ def replace_process() -> NoReturn:
                 os.set_inheritable(descriptor, False)
             except OSError:
                 continue  # closed since it was listed
-    sys.stdout.flush()
-    sys.stderr.flush()
+    hand_over()
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 

@@ -53,12 +53,10 @@ def test_a_worker_whose_log_takes_nothing_works(cli: Cli) -> None:
     run_id = cli.start("talker")
     with open("/dev/full", "w") as full:
         for words in (("worker", "agents.py", "--until-idle"), ("runs", "show", run_id, "--json"), ("prune",)):
-            done = subprocess.run(
-                cli.command(*words), cwd=cli.folder, env=cli.environment, stdout=subprocess.PIPE, stderr=full, text=True,
-                timeout=60,
-            )  # fmt: skip
-            assert done.returncode == 0, (words, done)
-        refused = subprocess.run(cli.command("runs", "show", "run_none"), cwd=cli.folder, env=cli.environment, stderr=full)
+            done = subprocess.run(cli.command(*words), cwd=cli.folder, env=cli.environment, stderr=full, timeout=60)
+            assert done.returncode == 0, words
+        unknown = cli.command("runs", "show", "run_none")
+        refused = subprocess.run(unknown, cwd=cli.folder, env=cli.environment, stderr=full)
     assert (cli.status(run_id), refused.returncode) == ("completed", 5)
 
 

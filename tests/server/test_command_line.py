@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sqlite3
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -245,6 +247,46 @@ async def test_who_follows_waits_for_a_server_that_is_down_and_misses_nothing(pl
                 last = second.get(f"/v1/runs/{gate_id}").record()["last_event_sequence"]
     assert "answers again" in notes[1] and run.last_event_sequence == last
     assert told == list(range(1, run.last_event_sequence + 1))
+
+
+@pytest.mark.sqlite_only("another connection keeps the store from taking the run")
+async def test_a_start_whose_first_answer_was_lost_is_waited_for(place: Place, outside: Outside) -> None:
+    clock = Impatient()
+    doors = msgspec.structs.replace(system_doors(), clock=clock)
+    async with house(place, [outside.writer()]) as at, Remote(at.running.url, None, "en", print, doors) as desk:
+        with contextlib.closing(sqlite3.connect(place.url.removeprefix("sqlite:///"))) as other:
+            other.execute("BEGIN IMMEDIATE")
+            body = {"agent": "writer", "input": "Go"}
+            lost = asyncio.ensure_future(at.client.post("/v1/runs", json=body, headers={"Idempotency-Key": "k"}))
+            again = asyncio.ensure_future(desk.start("writer", "Go", key="k", conversation=None, metadata=None))
+            await eventually(lambda: len(clock.waits) >= 4, "more tries than a server that is away is asked for")
+            other.rollback()
+        first = await lost
+        assert (await again).id == first.json()["id"]
+
+
+async def test_a_command_whose_answer_is_lost_says_how_it_is_said_again(place: Place) -> None:
+    clock = Impatient()
+    doors = msgspec.structs.replace(system_doors(), clock=clock)
+
+    async def lose(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(lose, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, Remote(f"http://127.0.0.1:{port}", None, "en", print, doors) as desk:
+        with pytest.raises(StoreUnavailable, match=r"--key ([0-9a-f]{32})") as told:
+            await desk.message("run_1", "Go on.", None)
+        assert f"--key {told.value.details['key']}" in str(told.value)
+        with pytest.raises(StoreUnavailable) as named:
+            await desk.message("run_1", "Go on.", "own")
+        assert "--key" not in str(named.value)
+    async with Remote("http://127.0.0.1:1", None, "en", print, doors) as desk:
+        with pytest.raises(StoreUnavailable) as away:
+            await desk.message("run_1", "Go on.", None)
+    assert "--key" not in str(away.value), "nothing was sent"
 
 
 async def test_what_another_try_does_not_mend_ends_the_watch(place: Place, outside: Outside) -> None:

@@ -15,7 +15,7 @@ import msgspec
 from surefoot import errors
 from surefoot.cli.desk import Blocked, Cancelled, Decide, Listener
 from surefoot.doors import Doors
-from surefoot.errors import InvalidInput, NotAllowed, NotFound, StoreUnavailable, SurefootError
+from surefoot.errors import CommitUnknown, InvalidInput, NotAllowed, NotFound, StoreUnavailable, SurefootError
 from surefoot.http import system_doors
 from surefoot.snapshot import ActionView, MessageView, RunEvent, RunSnapshot, RunSummary, at_rest
 
@@ -31,6 +31,11 @@ PAUSE_SECONDS = 0.5
 PAUSE_SECONDS_MAX = 10.0
 """Between two tries of somebody who waits for a server that is down."""
 UNREADABLE = "server_unreadable"
+UNDER_WAY = "request_under_way"
+UNDER_WAY_TRIES = 20
+"""A little over two minutes."""
+NOTHING_SENT = "nothing_sent"
+_NOT_CONNECTED = (httpcore.ConnectError, httpcore.ConnectTimeout, httpcore.PoolTimeout)
 KEY_BYTES = 16
 PAGE = 200
 
@@ -128,7 +133,7 @@ class Remote:
             "metadata": dict(metadata or {}),
             "priority": priority,
         }
-        return await self._send("/v1/runs", RunSnapshot, body, key=key or self._key())
+        return await self._send("/v1/runs", RunSnapshot, body, key=key, keyed=True)
 
     async def runs(self, status: str | None, agent: str | None, before: str | None, limit: int) -> list[RunSummary]:
         """Runs, newest first."""
@@ -172,12 +177,12 @@ class Remote:
     async def message(self, run_id: str, text: str, key: str | None) -> RunSnapshot:
         """A message of the user; where the answer is lost, it is sent again under its key, and is one message."""
         path = f"{_run_path(run_id)}/messages"
-        return await self._send(path, RunSnapshot, {"text": text}, key=key or self._key())
+        return await self._send(path, RunSnapshot, {"text": text}, key=key, keyed=True)
 
     async def signal(self, run_id: str, name: str, value: object, key: str | None) -> bool:
         """A signal; whether it was new."""
         path, body = f"{_run_path(run_id)}/signals", {"name": name, "value": value}
-        return (await self._send(path, _Signalled, body, key=key or self._key())).new
+        return (await self._send(path, _Signalled, body, key=key, keyed=True)).new
 
     async def retry(self, run_id: str) -> RunSnapshot:
         """Take it up in a new run."""
@@ -204,7 +209,7 @@ class Remote:
     async def decide(self, action_id: str, decision: Decide, key: str | None) -> ActionView:
         """Decide about it; where the answer is lost, the same decision is said again under its key."""
         path = f"/v1/pending-actions/{quote(action_id, safe='')}/decision"
-        return await self._send(path, ActionView, decision, key=key or self._key())
+        return await self._send(path, ActionView, decision, key=key, keyed=True)
 
     # How it is done
 
@@ -215,13 +220,30 @@ class Remote:
         return _decode(await self._ask("GET", path, tries=tries), kind)
 
     async def _send(
-        self, path: str, kind: type[T], body: object = None, *, key: str | None = None, tries: int = TRIES
+        self,
+        path: str,
+        kind: type[T],
+        body: object = None,
+        *,
+        key: str | None = None,
+        keyed: bool = False,
+        tries: int = TRIES,
     ) -> T:
+        """The answer to a POST. With `keyed` a key is made where none is given, and told where the answer is lost."""
         headers = {"Content-Type": "application/json"} if body is not None else {}
-        if key is not None:
-            headers["Idempotency-Key"] = f'"{_escaped(key)}"'
+        named = self._key() if key is None and keyed else key
+        if named is not None:
+            headers["Idempotency-Key"] = f'"{_escaped(named)}"'
         data = b"" if body is None else msgspec.json.encode(body)
-        return _decode(await self._ask("POST", path, data, headers, tries), kind)
+        try:
+            return _decode(await self._ask("POST", path, data, headers, tries), kind)
+        except (StoreUnavailable, CommitUnknown) as problem:
+            if named is None or key is not None or problem.details.get(NOTHING_SENT) is True:
+                raise
+            text = (
+                f"{problem}. Whether it was done is not known: the same command with --key {named} does it once at most"
+            )
+            raise type(problem)(text, code=problem.code, details={**problem.details, "key": named}) from None
 
     async def _pages(
         self, path: str, kind: type[T], query: Mapping[str, object], limit: int | None, cursor: str | None
@@ -241,16 +263,24 @@ class Remote:
     async def _ask(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None, tries: int = TRIES
     ) -> bytes:
-        tried = 0
+        tried, nothing_sent = 0, True
         while True:
             tried += 1
             try:
                 async with self._stream(method, path, body, headers or {}, READ_SECONDS) as answer:
                     return await _whole(answer)
-            except StoreUnavailable:
+            except StoreUnavailable as problem:
+                nothing_sent &= problem.details.get(NOTHING_SENT) is True
                 if tried >= tries:
+                    problem.details[NOTHING_SENT] = nothing_sent
                     raise
-                await self._doors.clock.sleep(PAUSE_SECONDS * tried)
+            except NotAllowed as problem:
+                # An answer was lost before, and what it was to answer is still being done.
+                if problem.code != UNDER_WAY or tries == 1:
+                    raise
+                if tried >= UNDER_WAY_TRIES:
+                    raise StoreUnavailable(f"{problem}, and has not ended", code=UNDER_WAY) from None
+            await self._doors.clock.sleep(min(PAUSE_SECONDS * tried, PAUSE_SECONDS_MAX))
 
     @contextlib.asynccontextmanager
     async def _stream(
@@ -269,6 +299,7 @@ class Remote:
             raise StoreUnavailable(
                 f"the server at {self._url} cannot be reached ({type(problem).__name__}); is `surefoot serve` running?",
                 code="server_unreachable",
+                details={NOTHING_SENT: isinstance(problem, _NOT_CONNECTED)},
             ) from None
 
     async def _events(self, run_id: str, after: int) -> AsyncGenerator[list[RunEvent], None]:

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
+from surefoot import Found, Receipt
 from surefoot.core.marker import Keyring
 from surefoot.errors import InvalidInput, NotAllowed
 from surefoot.server.callers import Loopback
@@ -241,6 +242,23 @@ async def test_a_link_with_a_permission_takes_that_too(rig: Rig) -> None:
     rig.http.cookies.clear()
     await post(rig, path, {"token": token_of("admin")})
     form = {**hidden(await rig.http.get(path + "?here=1")), "decision": "approve"}
+    assert (await post(rig, path, form)).status_code == 200
+
+
+async def test_a_link_with_a_permission_takes_that_too_where_a_double_is_asked_about(rig: Rig) -> None:
+    row = await asked(rig)
+    await rig.sf.approve(row.action.id, by="ann")
+    step = (await rig.sf.wait(row.run_id, timeout=20)).steps[1]
+    await rig.sf.report(step.operation_key or "", Found(Receipt(resource_id="77")))
+    (doubled,) = await rig.sf.actions(status="waiting")
+    assert doubled.action.kind.value == "duplicate"
+    form = {"key": "1", "decision": "reject"}
+    path = path_to(rig, doubled, permission="billing")
+    await post(rig, path, {"token": token_of("resolve")})
+    assert "may not decide" in (await rig.http.get(path + "?here=1")).text
+    assert (await post(rig, path, form)).status_code == 403
+    path = path_to(rig, doubled)
+    form = {**hidden(await rig.http.get(path + "?here=1")), "decision": "reject"}
     assert (await post(rig, path, form)).status_code == 200
 
 

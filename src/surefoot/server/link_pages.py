@@ -18,6 +18,7 @@ from surefoot.server import link_texts as t
 from surefoot.server.callers import LOOPBACK_HOSTS, Caller
 from surefoot.server.doorman import TokenDoorman, address_of, check_host, check_own_page, csrf_of
 from surefoot.server.links import PATH, Link, read_link
+from surefoot.server.people import ACT_OF
 from surefoot.server.problems import Problem, problem_of
 from surefoot.server.requests import read_body
 from surefoot.server.service import Service, Tenant, service_of
@@ -165,12 +166,16 @@ async def _caller(service: Service, request: Request) -> tuple[Caller | None, st
 
 async def _why_not(caller: Caller, tenant: Tenant, row: ActionRow, link: Link) -> str | None:
     step = await tenant.sf.store.step(link.tenant, row.action.step_id)
-    act: Literal["approve", "resolve"] = "approve" if row.action.kind is ActionKind.approve else "resolve"
-    needed = {link.permission, row.action.permission} - {None} or {None}
-    for permission in needed:
-        if not caller.may(act, tool=row.tool_name, effect_class=step.step.rules.effect.value, permission=permission):
-            return f"{caller.name} may not decide about this"
-    return None
+    fits = caller.may(
+        ACT_OF[row.action.kind],
+        tool=row.tool_name,
+        effect_class=step.step.rules.effect.value,
+        permission=row.action.permission,
+    )
+    if link.permission is not None:
+        # Whatever the question is: who may only say what became of calls has not got a permission that somebody named.
+        fits &= caller.may("approve", permission=link.permission)
+    return None if fits else f"{caller.name} may not decide about this"
 
 
 def _check_page(service: Service, request: Request) -> None:

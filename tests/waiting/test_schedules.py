@@ -207,6 +207,31 @@ async def test_whichever_commit_is_a_workers_last_the_due_time_has_its_one_run(s
 
 
 @story
+async def test_a_schedule_whose_run_cannot_be_made_stops_no_other(sim: Sim) -> None:
+    broken, good = every("0 * * * *", name="broken"), every("0 * * * *", name="good")
+    (first,) = workers(sim, 1, broken, good)
+    await sim.pass_time(60.0)
+    first.kill()
+    at = next_due(good, sim.machine.clock.now().wall)
+    async with sim.surefoot(reporter(sim), worker=False) as sf:
+        # As a worker leaves it that dies behind the start, and as a damaged file shows it then.
+        known: dict[str, object] = {"schedule": "broken", "due": due_text(at)}
+        key = f"schedule:broken:{due_text(at)}"
+        await sf.start("reporter", "Report.", key=key, metadata=known, by="schedule broken")
+    assert sim.place.execute("UPDATE run SET limits = '{\"turns_max\":'") == 1
+    workers(sim, 1, broken, good, name="later")
+    await sim.pass_time(3 * HOUR)
+    async with sim.surefoot(worker=False) as sf:
+        for hour in range(3):
+            made = f"schedule:good:{due_text(at + hour * HOUR)}"
+            assert await sf.store.run_of_key(sf.tenant, made) is not None, made
+    assert any("schedule broken" in line and "good" not in line for line in sim.lines)
+    assert sim.place.execute("DELETE FROM run WHERE start_key LIKE 'schedule:broken:%'") == 3, (
+        "it went on by itself too"
+    )
+
+
+@story
 async def test_schedules_are_for_agents_that_are_known(sim: Sim) -> None:
     hourly = every("0 * * * *")
     with pytest.raises(InvalidInput, match="reporter"):

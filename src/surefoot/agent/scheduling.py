@@ -72,15 +72,20 @@ class Scheduler:
     async def _forever(self) -> None:
         failures = 0
         while True:
-            try:
-                delay = min([await self.look(schedule) for schedule in self._schedules])
-                failures = 0
-            except Exception as problem:
-                # Whatever it was: schedules that silently start nothing any more would be worse.
-                failures += 1
-                self._ctx.log(f"schedules: {safe_error(problem, self._ctx.redactor)}; looking again")
-                delay = policy.backoff(failures, self._ctx.doors.entropy.fraction(), max_s=POLL_SECONDS_MAX)
-            await self._ctx.doors.clock.sleep(min(delay, POLL_SECONDS_MAX))
+            delays, failed = [POLL_SECONDS_MAX], False
+            for schedule in self._schedules:
+                try:
+                    delays.append(await self.look(schedule))
+                except Exception as problem:
+                    # Whatever it was: schedules that silently start nothing any more would be worse.
+                    failed = True
+                    told = safe_error(problem, self._ctx.redactor)
+                    self._ctx.log(f"schedule {schedule.name}: {told}; looking again")
+            failures = failures + 1 if failed else 0
+            if failed:
+                again_s = policy.backoff(failures, self._ctx.doors.entropy.fraction(), max_s=POLL_SECONDS_MAX)
+                delays.append(again_s)
+            await self._ctx.doors.clock.sleep(min(delays))
 
     async def look(self, schedule: Schedule) -> float:
         """Start what is due of one schedule; seconds until its next due time."""

@@ -98,6 +98,8 @@ async def test_a_schema_of_a_model_is_fetched_from_nowhere(store_url: str, tmp_p
         await asyncio.to_thread(check_answer, {"$ref": f"{there}a"}, "x")
     with pytest.raises(InvalidInput, match="cancel the run"):
         check_answer({"$ref": "#"}, "x")
+    with pytest.raises(InvalidInput, match="a smaller one"):
+        check_answer({"type": "number", "multipleOf": 0.5}, 10**400)
     server.close()
     assert asked == []
 

@@ -52,6 +52,11 @@ def check_answer(schema: object, value: object) -> None:
             f"no answer can be judged by the schema of this question ({type(fault).__name__}): cancel the run",
             code="answer_does_not_fit",
         ) from None
+    except OverflowError:
+        raise InvalidInput(
+            "the answer has a number that the schema of this question cannot judge: give a smaller one",
+            code="answer_does_not_fit",
+        ) from None
     if problem is not None:
         raise InvalidInput(
             f"the answer does not fit the question: {problem.message}; look at the schema in its preview",

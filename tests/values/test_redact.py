@@ -124,6 +124,27 @@ def test_values_added_later_are_known_and_repr_shows_none() -> None:
     assert TOKEN not in repr(redactor)
 
 
+_PIECES = [TOKEN, TOKEN[:20], TOKEN[20:], base64.b64encode(TOKEN.encode()).decode(), TOKEN.encode().hex(), CANARY[:9]]
+_PIECES += ["".join(f"\\u{ord(c):04x}" for c in TOKEN), "&#103;", "%67", TOKEN[1:]]
+_PIECES += ["\\n", "\n ", "\\", "sft_", "word ", "é"]
+broken_texts = st.lists(st.sampled_from(_PIECES), max_size=6).map("".join)
+
+
+@settings(max_examples=1_000, deadline=None)
+@given(st.lists(broken_texts, min_size=1, max_size=4), broken_texts)
+def test_c055_a_text_is_read_alike_whatever_was_looked_at_before(before: list[str], text: str) -> None:
+    used, fresh = Redactor({"OTHER": CANARY}), Redactor({"OTHER": CANARY, "T": TOKEN})
+    for earlier in [*before, text]:
+        used.has_known(earlier)
+    used.add("T", TOKEN)
+    for earlier in [*before, text, text]:
+        fresh_now = Redactor({"OTHER": CANARY, "T": TOKEN})
+        assert used.has_known(earlier) == fresh_now.has_known(earlier)
+        assert used.patterns(earlier) == fresh_now.patterns(earlier)
+    assert used.text(text) == fresh.text(text)
+    assert (fresh.has_known(text) is None) == (fresh.text(text) == text)
+
+
 def test_honest_text_is_not_touched() -> None:
     redactor = Redactor({"T": TOKEN})
     text = "A review of the pull request.\n\n" * 500

@@ -32,8 +32,13 @@ class Redactor:
 
     def __init__(self, known: Mapping[str, str] | None = None) -> None:
         self._forms: dict[str, str] = {}
-        self._compiled_forms = 0
-        self._pattern = re.compile("(?!)")
+        self._values: set[str] = set()
+        self._needles: list[str] = []
+        """Those of the forms that hold no other of their value: a text without these is without all of them."""
+        self._clean = ("", 0)
+        """The text that was searched last and held none of so many needles: what is refused is viewed next."""
+        self._pattern = (0, re.compile("(?!)"))
+        """All forms in one, the longest first, and of how many it was made."""
         self._digits = False
         for name, value in (known or {}).items():
             self.add(name, value)
@@ -43,21 +48,27 @@ class Redactor:
 
     def add(self, name: str, value: str) -> None:
         """Know `value` under `name` from here on. Shorter than 6 characters, it is ignored."""
+        if value in self._values:
+            return
         label = _NAME.sub("_", name)[:60] or "secret"
-        for form in _known_forms(value):
+        forms = set(_known_forms(value))
+        for form in forms:
             self._forms.setdefault(form, label)
+        # The list only grows: another thread may be going through it. What is known counts as such when all of it is.
+        self._needles += [form for form in forms if not any(other in form for other in forms if other != form)]
         self._digits = self._digits or value.strip().isdigit()
+        self._values.add(value)
 
     def text(self, text: str) -> str:
         """`text` with each known value replaced by `[redacted:NAME]`, and so each token of surefoot's own.
 
         Such a token is known by its form alone, and is of use to nobody but whoever holds it: no text needs it.
         """
-        return self._known(_own_token().sub(f"[redacted:{OWN}]", text) if _may_hold_own(text) else text)
+        if self._is_clean(text):
+            return text
+        return self._known(_own_token().sub(f"[redacted:{OWN}]", text))
 
     def _known(self, text: str) -> str:
-        if not self._forms:
-            return text
         if self._holds(text):
             text = self._compiled().sub(lambda match: f"[redacted:{self._forms[match[0]]}]", text)
         text = self._split_by_whitespace(text)
@@ -70,15 +81,12 @@ class Redactor:
     def has_known(self, data: bytes | str) -> str | None:
         """The name of a known value that `data` holds, or None. Such arguments are refused before any approval."""
         text = data if isinstance(data, str) else data.decode("utf-8", "replace")
-        if _may_hold_own(text) and _own_token().search(text):
-            return OWN
-        if not self._forms:
+        if self._is_clean(text):
             return None
-        for written in _readings(text):
-            if self._holds(written):
-                match = self._compiled().search(written)
-                return self._forms[match[0]] if match else None
-        return None
+        if _own_token().search(text):
+            return OWN
+        matches = (self._compiled().search(written) for written in _readings(text))
+        return next((self._forms[match[0]] for match in matches if match), None)
 
     def maybe_begins(self, text: str) -> int:
         """The first place from which the rest of `text` may be the beginning of a known value, else its length.
@@ -115,7 +123,7 @@ class Redactor:
                 return f"[redacted:pattern:{name}]"
             return f"{match['assigned']}[redacted:pattern:{name}]"
 
-        known = self._known(text)
+        known = text if self._is_clean(text) else self._known(text)
         return (_net().sub(replaced, known), flags) if _may_hit(known) else (known, flags)
 
     def patterns_value(self, value: object) -> tuple[object, list[str]]:
@@ -135,17 +143,38 @@ class Redactor:
 
         return _walk(value, seen, self._digits, named), flags
 
+    def _is_clean(self, text: str) -> bool:
+        """Whether `text` holds nothing known, in whatever way it is read: told by plain searches, and nearly always so.
+
+        What is clean stays as it is; all else is read with care.
+        """
+        count = len(self._needles)
+        if len(text) < SECRET_CHARACTERS_MIN or (text, count) == self._clean:
+            return True
+        if "sft_" in text or "sfs_" in text or self._holds(text):
+            return False
+        squeezed = _squeezed(text)
+        if len(squeezed) < len(text) and self._holds(squeezed):
+            return False
+        if may_be_escaped(text) and self._holds_unescaped(text):
+            return False
+        self._clean = (text, count)
+        return True
+
     def _holds(self, text: str) -> bool:
         # Many plain searches are faster than one alternation, and nearly every text holds none.
-        return True in [form in text for form in tuple(self._forms)]
+        for needle in self._needles:  # noqa: SIM110 - a generator would cost more than the searches
+            if needle in text:
+                return True
+        return False
 
     def _compiled(self) -> re.Pattern[str]:
         # Compiled again by count, not by a flag: another thread may add a value while this one compiles.
-        pattern = self._pattern
-        if self._compiled_forms != len(self._forms):
+        count, pattern = self._pattern
+        if count != len(self._forms):
             ordered = sorted(self._forms, key=len, reverse=True)
             pattern = re.compile("|".join(re.escape(form) for form in ordered))
-            self._pattern, self._compiled_forms = pattern, len(ordered)
+            self._pattern = (len(ordered), pattern)
         return pattern
 
     def _escape_begins(self, text: str, none: int) -> int:
@@ -372,10 +401,6 @@ _NET = {
 OWN = "surefoot_token"
 
 
-def _may_hold_own(text: str) -> bool:
-    return "sft_" in text or "sfs_" in text
-
-
 @cache
 def _own_token() -> re.Pattern[str]:
     return re.compile(_NET[OWN])
@@ -392,18 +417,29 @@ def _net() -> re.Pattern[str]:
     return re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _NET.items()))
 
 
-_HINTS = (
-    "private key", "gho_", "ghp_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "sfs_", "sft_", "sk_", "sk-",
-    "rk_", "rk-", "pk_", "pk-", "whsec", "aiza", "akia", "asia", "eyj", "://", "bearer", "basic", "token", "passw",
-    "pwd", "passphrase", "secret", "apikey", "api_key", "api-key", "accesskey", "access_key", "access-key",
-)  # fmt: skip
-"""Without any of these no pattern can hit."""
+_HINTS = {
+    "": (
+        "private key", "xox", "whsec", "aiza", "akia", "asia", "eyj", "://", "bearer", "basic", "token", "passw", "pwd",
+        "passphrase", "secret", "apikey", "accesskey",
+    ),
+    "_": (
+        "gho_", "ghp_", "ghu_", "ghs_", "ghr_", "github_pat_", "sfs_", "sft_", "sk_", "rk_", "pk_", "api_key",
+        "access_key",
+    ),
+    "-": ("glpat-", "sk-", "rk-", "pk-", "api-key", "access-key"),
+}  # fmt: skip
+"""Without any of these no pattern can hit; by a character that all of them hold, looked for first."""
 
 
 def _may_hit(text: str) -> bool:
     # Many plain searches are several times faster than one alternation, and nearly every text holds none.
     lower = text.lower() if text.isascii() else text.casefold()
-    return True in [hint in lower for hint in _HINTS]
+    for mark, hints in _HINTS.items():
+        if mark in lower:
+            for hint in hints:
+                if hint in lower:
+                    return True
+    return False
 
 
 @cache

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from surefoot.core.canonical import CANONICAL_DEPTH_MAX, DEPTH_MAX
-from surefoot.core.values import ARGUMENTS_CHARACTERS_MAX, canonical, digest, parse_arguments
+from surefoot.core.values import ARGUMENTS_CHARACTERS_MAX, INTEGER_DIGITS_MAX, canonical, digest, parse_arguments
 from surefoot.errors import InvalidInput
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=8)
@@ -38,6 +38,44 @@ def test_what_is_written_is_read_back_exactly(value: object) -> None:
         turned = dict(reversed(list(value.items())))
         assert digest(canonical(turned)) == digest(data)
         assert canonical(parse_arguments(json.dumps(value))) == data
+
+
+written = st.builds(
+    lambda value, **how: json.dumps(value, **how), values, indent=st.sampled_from([None, 1]), ensure_ascii=st.booleans()
+)
+odd_pieces = st.sampled_from(
+    [
+        '{"a":1,"a":2}',
+        '{"a":{"b":1,"b":1}}',
+        "NaN",
+        "-Infinity",
+        "1e999",
+        '"\x01"',
+        '"\\u0000"',
+        '"\\ud800"',
+        '"\ud800"',
+        '"\x00"',
+    ]
+    + ["[" * levels + "]" * levels for levels in (62, 63, 64, 65)]
+    + ["null", "tru", '"', "{", "}", ",", " ", "\n", "\ufeff", "-0", "1.50", "9" * 60, '"{[[["', '"\\\\u0000"', "\xa0"]
+)
+raws = st.lists(written | odd_pieces, max_size=3).map("".join) | st.lists(written | odd_pieces, max_size=4).map(
+    lambda items: "{" + ",".join(f'"k{index}": {item}' for index, item in enumerate(items)) + "}"
+)
+
+
+def _read(raw: str) -> tuple[object, str]:
+    """What is read of it, with the types, or why it is refused, without the place."""
+    try:
+        return repr(parse_arguments(raw)), ""
+    except InvalidInput as refusal:
+        return None, str(refusal).partition(" at line ")[0]
+
+
+@settings(max_examples=3_000, deadline=None)
+@given(raws)
+def test_short_arguments_are_read_as_long_ones_are(raw: str) -> None:
+    assert _read(raw) == _read(raw + " " * INTEGER_DIGITS_MAX)
 
 
 @pytest.mark.parametrize("pair", [(1, 1.0), (0.0, -0.0), (True, 1), (None, "null"), ([], {}), ("1", 1)])

@@ -46,7 +46,7 @@ def canonical(value: object) -> bytes:
 
     Raises InvalidInput, naming the place, for anything outside the value rule. Nothing is converted on the way.
     """
-    if _fits(value, 0):
+    if fits(value):
         try:
             return ENCODER.encode(value)
         except UnicodeEncodeError:
@@ -55,9 +55,12 @@ def canonical(value: object) -> bytes:
     raise InvalidInput(f"the value at {path} {fault}", details={"path": path})
 
 
-def _fits(value: object, depth: int) -> bool:
-    # The hot path: one call a container, exact types only. Lone surrogates are left to the encoder, which refuses them.
-    if depth > CANONICAL_DEPTH_MAX:
+def fits(value: object, levels: int = CANONICAL_DEPTH_MAX + 1) -> bool:
+    """Whether `value` is under the value rule and has at most so many levels of containers, lone surrogates aside.
+
+    Those are left to the encoder, which refuses them. The hot path: one call a container, exact types only.
+    """
+    if not levels:
         return False
     items: Iterable[object]
     if type(value) is dict:
@@ -75,9 +78,15 @@ def _fits(value: object, depth: int) -> bool:
             if "\x00" in item:
                 return False
         elif kind is dict or kind is list or kind is tuple:
-            if not _fits(item, depth + 1):
+            if not fits(item, levels - 1):
                 return False
-        elif not _is_plain_scalar(item):
+        elif kind is int:
+            if item.bit_length() > INTEGER_BITS_MAX:
+                return False
+        elif kind is float:
+            if not math.isfinite(item):
+                return False
+        elif item is not None and kind is not bool:
             return False
     return True
 

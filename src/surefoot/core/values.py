@@ -38,11 +38,13 @@ from surefoot.core.canonical import (
     canonical as canonical,
     check_key as check_key,
     digest as digest,
+    fits,
 )
-from surefoot.core.text import clean_text as clean_text, cut as cut
+from surefoot.core.text import FAULTY, clean_text as clean_text, cut as cut
 from surefoot.errors import InvalidInput
 
 ARGUMENTS_CHARACTERS_MAX = 1_000_000
+INTEGER_DIGITS_MAX = 4_300
 BYTES_BASE64_MAX = 65_536
 """Bytes of a bytes object that a result keeps."""
 RESULT_BYTES_MAX = 1_048_576
@@ -63,6 +65,9 @@ def parse_arguments(raw: str) -> dict[str, object]:
     """
     if len(raw) > ARGUMENTS_CHARACTERS_MAX:
         raise InvalidInput(f"the arguments have {len(raw)} characters; at most {ARGUMENTS_CHARACTERS_MAX} are taken")
+    usual = _read_usual(raw)
+    if usual is not None:
+        return usual
     if not raw.strip():
         return {}
     try:
@@ -86,20 +91,29 @@ def parse_arguments(raw: str) -> dict[str, object]:
     return check_plain(value)
 
 
+def _read_usual(raw: str) -> dict[str, object] | None:
+    """The same for a short object without escapes of characters, as nearly every one is; None where care is needed.
+
+    Its text alone shows that it is under the value rule: there is no room in it for an integer that is too long, and no
+    character, written or escaped, that is none.
+    """
+    if len(raw) > INTEGER_DIGITS_MAX or "\\u" in raw or raw.count("{") + raw.count("[") > DEPTH_MAX:
+        return None
+    if FAULTY.search(raw) is not None:
+        return None
+    try:
+        value, end = _DECODER.raw_decode(raw)
+    except ValueError:
+        return None
+    return value if type(value) is dict and end == len(raw) else None
+
+
 def check_plain(arguments: dict[str, object]) -> dict[str, object]:
     """`arguments` itself if it is under the value rule; else InvalidInput naming the place."""
-    canonical(arguments)
-    if _depth_exceeds(arguments, DEPTH_MAX):
+    data = canonical(arguments)
+    if data.count(b"{") + data.count(b"[") > DEPTH_MAX and not fits(arguments, DEPTH_MAX):
         raise InvalidInput(f"the arguments are nested deeper than {DEPTH_MAX} levels")
     return arguments
-
-
-def _depth_exceeds(value: object, levels: int) -> bool:
-    if isinstance(value, dict):
-        return levels == 0 or any(_depth_exceeds(item, levels - 1) for item in value.values())
-    if isinstance(value, list | tuple):
-        return levels == 0 or any(_depth_exceeds(item, levels - 1) for item in value)
-    return False
 
 
 def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -122,9 +136,12 @@ def _finite(digits: str) -> float:
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > 4_300:
+    if len(digits) > INTEGER_DIGITS_MAX:
         raise InvalidInput("the arguments hold an integer of more than 4,300 digits; pass it as a text")
     return int(digits)
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_refuse_constant, parse_float=_finite)
 
 
 def _json_kind(value: object) -> str:

@@ -6,13 +6,14 @@ import decimal
 import enum
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Literal, Optional, TypedDict
 
 import msgspec
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from surefoot import effects
-from surefoot.agent.schema import split_docstring
+from surefoot.agent.schema import Parameters, read_parameters, split_docstring
 from surefoot.agent.tools import Tool, tool
 from surefoot.core.values import canonical
 from surefoot.effects import Operation
@@ -243,6 +244,52 @@ def _recursive(x: Tree) -> None: ...
 def _no_json(x: Callable[[], None]) -> None: ...
 def _bad_default(x: str = None) -> None: ...  # type: ignore[assignment]  # noqa: RUF013  # the point of the test
 def _unknown_name(x: OnlyForTypes) -> None: ...
+
+
+def _kept(
+    text: str,
+    number: int,
+    flag: bool,
+    choice: Literal["a", "b", 1],
+    several: list[str],
+    short: Annotated[str, msgspec.Meta(max_length=3)] = "x",
+    maybe: Optional[int] = None,  # noqa: UP045 - another spelling of a union
+    either: int | str | None = 2,
+    inner: list[list[bool] | None] = [],  # noqa: B006 - a default is copied for each call
+) -> None: ...
+
+
+_PLACES = ("text", "number", "flag", "choice", "several", "short", "maybe", "either", "inner", "unknown")
+_ITEMS = st.sampled_from(
+    [None, True, False, 0, 1, 2**70, 1.0, 1.5, "", "a", "b", "long text", [], ["a"], [1], [[True]]]
+)
+_NORMAL = {"text": "t", "number": 1, "flag": True, "choice": "a", "several": ["s"]}
+
+
+def _normal(parameters: Parameters, arguments: dict[str, object]) -> tuple[object, str]:
+    try:
+        # As text: 1, 1.0 and True differ, and so does the order of names.
+        return repr(parameters.normal(arguments)), ""
+    except InvalidInput as refusal:
+        return None, str(refusal)
+
+
+@settings(max_examples=1_000, deadline=None)
+@given(st.dictionaries(st.sampled_from(_PLACES), _ITEMS, max_size=4), st.booleans())
+def test_types_that_leave_values_as_they_are_come_to_what_others_come_to(given: dict[str, object], only: bool) -> None:
+    parameters = read_parameters(_kept)
+    assert parameters.kept
+    arguments = given if only else {**_NORMAL, **given}
+    assert _normal(parameters, arguments) == _normal(msgspec.structs.replace(parameters, kept=False), arguments)
+
+
+@pytest.mark.parametrize("kind", [float, int | float, list[float], dict[str, str], tuple[str, str], set[str], object])
+def test_types_that_may_change_a_value_are_compared(kind: object) -> None:
+    def takes(value: object) -> None: ...
+
+    takes.__annotations__["value"] = kind
+    assert not read_parameters(takes).kept
+    assert not everything.parameters.kept
 
 
 def test_types_that_are_local_to_the_caller_are_found() -> None:

@@ -10,8 +10,8 @@ import inspect
 import re
 import typing
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Annotated, get_args, get_origin
+from types import MappingProxyType, NoneType, UnionType
+from typing import Annotated, Literal, Union, get_args, get_origin
 
 import msgspec
 
@@ -34,21 +34,22 @@ class Parameters(msgspec.Struct, frozen=True, eq=False):
     """JSON schema of the arguments: an object, closed, without `$ref`."""
     description: str
     """The docstring without its `Args:` section, which went into the schema."""
+    kept: bool = False
+    """The types leave each JSON value that they take as it is."""
 
     def convert(self, arguments: Mapping[str, object]) -> dict[str, object]:
         """JSON-ready arguments as the Python values that the function declares, defaults filled in.
 
         Raises InvalidInput with a text for the model that names the parameter.
         """
-        unknown = [name for name in arguments if name not in self.names]
-        if unknown:
-            takes = ", ".join(self.names) or "no arguments"
-            raise InvalidInput(f"there is no parameter {unknown[0]!r}; the tool takes {takes}")
         try:
-            bound = msgspec.convert(dict(arguments), self.model)
+            return msgspec.structs.asdict(msgspec.convert(dict(arguments), self.model))
         except (msgspec.ValidationError, OverflowError) as problem:
+            unknown = [name for name in arguments if name not in self.names]
+            if unknown:
+                takes = ", ".join(self.names) or "no arguments"
+                raise InvalidInput(f"there is no parameter {unknown[0]!r}; the tool takes {takes}") from None
             raise InvalidInput(_readable(str(problem))) from None
-        return {name: getattr(bound, name) for name in self.names}
 
     def normal(self, arguments: Mapping[str, object]) -> dict[str, object]:
         """The arguments JSON-ready, in declared order, defaults filled in: the bytes that are hashed, shown and bound.
@@ -56,7 +57,10 @@ class Parameters(msgspec.Struct, frozen=True, eq=False):
         Raises InvalidInput also where a value would be changed by its type: an unknown field inside an object, an
         integer that a float parameter would round.
         """
-        plain = _builtins(self.convert(arguments))
+        bound = self.convert(arguments)
+        if self.kept:
+            return bound
+        plain = _builtins(bound)
         for name, given in arguments.items():
             fault = _changed(given, plain[name], name)
             if fault:
@@ -87,6 +91,7 @@ def read_parameters(function: Function, local_names: Mapping[str, object] = _NOT
         model=model,
         schema=_schema(name, model),
         description=summary,
+        kept=all(_is_kept(hint) for hint in hints.values()),
     )
 
 
@@ -184,6 +189,16 @@ def _resolve(
                 "import it outside of `if TYPE_CHECKING`"
             ) from None
     return out
+
+
+def _is_kept(hint: object) -> bool:
+    """Whether each JSON value that fits the type stays as it is, of the same type and with nothing filled in."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _is_kept(parts[0])
+    if origin is list or origin is Union or origin is UnionType:
+        return all(_is_kept(part) for part in parts)
+    return origin is Literal or any(hint is kind for kind in (str, int, bool, NoneType))
 
 
 def _described(hint: object, text: str | None) -> object:

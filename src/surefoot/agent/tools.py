@@ -17,10 +17,11 @@ import msgspec
 
 from surefoot.agent.declaring import Display, aimed_at, asked, check_display, check_in_place, prepared, refused_by
 from surefoot.agent.schema import Parameters, accepted, check_names, read_parameters
+from surefoot.core.canonical import ENCODER
 from surefoot.core.policy import is_seconds
 from surefoot.core.state import WaitsFor
 from surefoot.core.throttle import Throttle
-from surefoot.core.values import canonical, check_key, check_plain, digest, parse_arguments
+from surefoot.core.values import check_key, check_plain, digest, parse_arguments
 from surefoot.effects import Effect, LookupFunction, Operation, with_settle
 from surefoot.errors import InvalidInput
 from surefoot.runtime.execute import is_async
@@ -279,9 +280,9 @@ class Tool(msgspec.Struct, Generic[P, R], frozen=True, eq=False, kw_only=True):
         return f"{self.name}:{key}"
 
     def identity_hash(self, arguments: Arguments) -> str:
-        """SHA-256 over tool name and identity arguments: equal for what counts as the same action."""
-        fields = self.parameters.names if self.identity is None else self.identity
-        return digest(canonical([self.name, {name: arguments.get(name) for name in fields}]))
+        """SHA-256 over tool name and identity arguments, checked ones: equal for what counts as the same action."""
+        told = arguments if self.identity is None else {name: arguments.get(name) for name in self.identity}
+        return digest(ENCODER.encode([self.name, told]))
 
     def target_text(self, arguments: Arguments) -> str:
         """What the call acts on, such as "acme/app#128"; '' where the tool does not say or its function raises."""

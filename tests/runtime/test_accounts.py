@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from surefoot import Absent, Agent, Operation, Receipt, effects, tool
+from surefoot import Absent, Agent, Operation, Receipt, Surefoot, effects, tool
 from surefoot.agent.tools import Tool
+from surefoot.errors import WaitTimeout
 from surefoot.runtime.drive import Driver
 from surefoot.testing.model import FakeModel
 from tests.cases.rig import Sim, story
@@ -139,3 +140,37 @@ async def test_a_read_that_names_no_account_goes_on_in_another_process(sim: Sim)
         sim.worker(agent, name="other")
         run = await sf.wait(run.id, timeout=60)
     assert (run.status, sent) == ("completed", ["pay", "look", "look"])
+
+
+def _under(account: object, sent: list[int]) -> Tool:
+    async def whose(op: Operation) -> str:
+        return account  # type: ignore[return-value]  # what people write
+
+    @tool(effect=effects.opaque, credential="TOKEN", account=whose)
+    async def pay(op: Operation) -> Receipt:
+        """Pay."""
+        sent.append(op.attempt)
+        return Receipt(resource_id="p-1")
+
+    return pay
+
+
+@pytest.mark.parametrize(("account", "kept"), [(42, "42"), ("a\ud800", "a\ufffd"), ("", None), (None, None)])
+async def test_what_an_account_is_told_as_is_kept_as_a_text(store_url: str, account: object, kept: str | None) -> None:
+    sent: list[int] = []
+    async with Surefoot(store_url, log=lambda line: None) as sf:
+        receipt = await sf.perform(_under(account, sent).call(), key="81", timeout=20)
+        row = await sf.store.step_by_key(sf.tenant, "pay:81")
+    assert (receipt.resource_id, sent) == ("p-1", [1])
+    assert row is not None and [attempt.account for attempt in row.step.attempts] == [kept]
+
+
+@pytest.mark.parametrize("account", [b"ann", ["ann"], True, 4.2])
+async def test_an_account_that_is_no_text_is_not_known_and_said_so(store_url: str, account: object) -> None:
+    sent: list[int] = []
+    lines: list[str] = []
+    async with Surefoot(store_url, log=lines.append) as sf:
+        with pytest.raises(WaitTimeout, match="account_unknown"):
+            await sf.perform(_under(account, sent).call(), key="81", timeout=0.5)
+    assert sent == [] and f"gave {type(account).__name__}, no text" in lines[0]
+    assert not any("driving it failed" in line for line in lines)

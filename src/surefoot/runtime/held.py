@@ -14,6 +14,7 @@ from surefoot.core.draft import Draft
 from surefoot.core.ends import fail_step
 from surefoot.core.payloads import result_body
 from surefoot.core.state import EffectClass, Rules, Run, Step, StepStatus, StepType, wake_times
+from surefoot.core.text import clean_text
 from surefoot.errors import LeaseLost, NotAllowed
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import Call
@@ -202,12 +203,18 @@ class Held:
         if tool.account is None or (tool.credential or "") in self.accounts:
             return True
         try:
-            account = await tool.account(self.ctx.operation(self.run.id, step, None))
+            account: object = await tool.account(self.ctx.operation(self.run.id, step, None))
         except Exception as problem:
             self.ctx.log(f"{step.id}: the account is not known yet ({type(problem).__name__})")
             return False
+        if isinstance(account, int) and not isinstance(account, bool):
+            account = str(account)  # an id, as APIs give it
+        if account is not None and not isinstance(account, str):
+            kind = type(account).__name__
+            self.ctx.log(f"{step.id}: the account is not known yet (the tool's account function gave {kind}, no text)")
+            return False
         if account:
-            self.accounts[tool.credential or ""] = account
+            self.accounts[tool.credential or ""] = clean_text(account)
         return True
 
 

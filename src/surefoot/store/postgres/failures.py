@@ -183,6 +183,13 @@ def said(error: BaseException) -> str:
     return type(error).__name__
 
 
+def refused_value(error: BaseException) -> InvalidInput | None:
+    """For a text that was asked for and that no database can hold: a lone surrogate, or a NUL."""
+    if not isinstance(error, asyncpg.DataError | UnicodeError):
+        return None
+    return InvalidInput(f"an id or another text that was asked for is in no store ({said(error)})")
+
+
 def invalid(error: Spoiled) -> InvalidInput:
     """A value that the database cannot take."""
     return InvalidInput(f"the store cannot take a value ({error}). Nothing was written")

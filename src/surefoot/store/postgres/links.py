@@ -111,7 +111,9 @@ class Links:
                     self._idle.append(link)
 
     async def reading(self, function: Callable[[Link], Awaitable[T]]) -> T:
-        """Read; once more on another connection where the first one broke. Raises StoreUnavailable, Unreadable."""
+        """Read; once more on another connection where the first one broke. Raises StoreUnavailable, Unreadable,
+        and InvalidInput for a text that no database holds.
+        """
         for last in (False, True):
             self._check_open()
             async with self._reader() as link:
@@ -124,6 +126,8 @@ class Links:
                         link.end()
                     if isinstance(error, asyncio.CancelledError):
                         raise
+                    if (refused := failures.refused_value(error)) is not None:
+                        raise refused from None
                     if last or not failures.is_broken(error):
                         raise failures.unavailable(self.name, error) from error
             # The others have most likely been lost with it.

@@ -19,7 +19,7 @@ from urllib.parse import quote
 import msgspec
 
 from surefoot.doors import Hook
-from surefoot.errors import StoreUnavailable, StoreUnsupported, Unreadable
+from surefoot.errors import InvalidInput, StoreUnavailable, StoreUnsupported, Unreadable
 from surefoot.store.migrate import Applied, Migration, pending
 from surefoot.store.sqlfile import queries
 from surefoot.store.sqlite.place import Place
@@ -245,6 +245,8 @@ class SqliteFile:
             raise
         except sqlite3.Error as error:
             raise self._translate(error) from error
+        except UnicodeEncodeError as error:
+            raise InvalidInput(f"an id or another text that was asked for is in no store ({error})") from None
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:

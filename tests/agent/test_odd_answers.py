@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from surefoot import Agent, Operation, Receipt, Surefoot, effects, tool
-from surefoot.agent.model import AssistantMessage, CallPart, ModelRequest, ModelResponse, Usage
+from surefoot.agent.model import AssistantMessage, CallPart, ModelRequest, ModelResponse, NoteMessage, Usage
 from surefoot.snapshot import RunSnapshot
 
 WAIT_SECONDS = 30.0
@@ -112,3 +112,44 @@ async def test_a_model_does_not_end_the_worker(store_url: str, ending: type[Base
     run, _ = await _run(store_url, model, log)
     assert (run.status, run.result, model.asked) == ("completed", {"text": "hello"}, 2)
     assert ending.__name__ in log[0]
+
+
+class Long:
+    """Writes too much for as long as it is told to."""
+
+    name = "long"
+
+    def __init__(self, cuts: int) -> None:
+        self._cuts = cuts
+        self.requests: list[ModelRequest] = []
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """Half an answer, or in the end a whole one."""
+        self.requests.append(request)
+        cut = len(self.requests) <= self._cuts
+        return ModelResponse("Half an ans" if cut else "A whole answer.", finish="length" if cut else "stop")
+
+
+async def _talk(store_url: str, model: Long) -> RunSnapshot:
+    async with Surefoot(store_url, [Agent("talker", model)], worker=True) as sf:
+        return await sf.wait((await sf.start("talker", "go")).id, timeout=WAIT_SECONDS)
+
+
+async def test_an_answer_that_was_cut_off_is_no_result_and_is_asked_for_again(store_url: str) -> None:
+    model = Long(cuts=1)
+    run = await _talk(store_url, model)
+    assert (run.status, run.result, len(model.requests)) == ("completed", {"text": "A whole answer."}, 2)
+    said = model.requests[1].messages
+    assert isinstance(said[-2], AssistantMessage) and said[-2].text == "Half an ans"
+    assert isinstance(said[-1], NoteMessage) and "cut off" in said[-1].text
+
+
+async def test_a_run_whose_answers_are_cut_off_again_fails_and_can_be_taken_up(store_url: str) -> None:
+    model = Long(cuts=2)
+    agent = Agent("talker", model)
+    async with Surefoot(store_url, [agent], worker=True) as sf:
+        run = await sf.wait((await sf.start("talker", "go")).id, timeout=WAIT_SECONDS)
+        assert (run.status, run.error_code, run.result, len(model.requests)) == ("failed", "answer_cut", None, 2)
+        again = await sf.wait((await sf.retry(run.id)).id, timeout=WAIT_SECONDS)
+    assert again.result == {"text": "A whole answer."}
+    assert isinstance(model.requests[2].messages[-1], NoteMessage), "no provider is asked to go on in its own words"

@@ -45,6 +45,13 @@ from surefoot.runtime.loop import RecordModel, known_calls
 from surefoot.store.port import Append, MessageRow
 
 _BUDGET = frozenset({"turns_used_up", "time_used_up", "tokens_used_up", "cost_used_up"})
+CUT = "length"
+"""How an answer ends that its provider cut off, at the limit of its tokens."""
+CUT_NOTE = (
+    "Your answer was cut off at the limit of its tokens, so it is not taken as the result. Give the whole answer "
+    "again, shorter."
+)
+ANSWER_CUT = "answer_cut"
 REASONING_CHARACTERS_MAX = 1024 * 1024
 """Of one answer; more is not kept, and the provider may then refuse what comes next."""
 Streaming = Callable[[ModelRequest, Callable[[str], None]], Awaitable[ModelResponse]]
@@ -203,7 +210,8 @@ class AgentLoop:
         if not calls and not self._agent.output:
             result = redact_json(self._ctx.redactor, msgspec.json.encode({"text": _stored_text(body)}))
         had = self._history.reasoning_ref is not None
-        return _Record(body, result, calls, _spent(answer), kept, had)
+        cuts = 0 if answer.finish != CUT else 1 + self._history.ends_with(CUT_NOTE)
+        return _Record(body, result, calls, _spent(answer), kept, had, cuts)
 
     def _reasoning(self, run: Run, text: str | None) -> BlobPut | None:
         """The transient blob. Signed text cannot be redacted: with a known secret in it, nothing is kept."""
@@ -221,7 +229,8 @@ class AgentLoop:
 class _Record:
     """Records one answer: its message, its calls, and the run's end if there are none.
 
-    Without a `result` only a call can give it, and the model is told so.
+    Without a `result` only a call can give it, and the model is told so. `cuts` is how many answers in a row, this one
+    included, were cut off: half an answer is no result, and a second one no accident.
     """
 
     def __init__(
@@ -232,7 +241,9 @@ class _Record:
         spent: Spent,
         reasoning: BlobPut | None,
         had_reasoning: bool,
+        cuts: int,
     ) -> None:
+        self._cuts = cuts
         self._reasoning = reasoning
         self._had_reasoning = had_reasoning
         self._body = body
@@ -249,7 +260,12 @@ class _Record:
             d.carry(self._reasoning)
         if self._calls or d.run.queued:
             return
-        if self._result is None:
+        if self._cuts:
+            # Also before the end: whoever takes the run up goes on behind it.
+            note(d, result_body(CUT_NOTE))
+            if self._cuts > 1:
+                fail_run(d, ANSWER_CUT)
+        elif self._result is None:
             note(d, result_body(REMINDER))
         else:
             complete_run(d, self._result)

@@ -138,6 +138,10 @@ class History:
         """The messages above the summary."""
         return tuple(entry.message for entry in self.entries)
 
+    def ends_with(self, note: str) -> bool:
+        """Whether the newest message is this note of the runtime."""
+        return bool(self.entries) and self.entries[-1].message == NoteMessage(note)
+
     def with_reasoning(self, reasoning: str) -> tuple[WireMessage, ...]:
         """The messages, the newest answer with its reasoning."""
         messages = list(self.messages)

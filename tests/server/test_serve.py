@@ -16,7 +16,7 @@ from surefoot.server.factory import create_app
 from surefoot.server.running import Running, listen
 from tests.cli.rig import Cli
 from tests.places import Place
-from tests.server.rig import serving
+from tests.server.rig import Served, serving
 from tests.server.watching import Connection, Follower
 from tests.support import eventually, eventually_sync
 
@@ -116,3 +116,39 @@ async def test_whoever_is_told_the_address_may_come_before_the_app_is_ready(plac
         await serving
     early.close()
     assert answer.startswith(b"HTTP/1.1 200")
+
+
+HANGS = '''
+import threading
+
+from surefoot import Agent, Operation, Receipt, effects, tool
+from surefoot.testing.model import FakeModel
+
+
+@tool(effect=effects.opaque, timeout=0.3)
+def hang(op: Operation) -> Receipt:
+    """Never end."""
+    threading.Event().wait()
+    raise AssertionError
+
+
+hanger = Agent("hanger", FakeModel([[("hang", {})], "Done."]), tools=[hang])
+'''
+
+
+@pytest.mark.parametrize("tenant", ["default", "acme"])
+def test_a_call_that_does_not_end_has_the_process_replaced_whichever_tenants_it_is(place: Place, tenant: str) -> None:
+    cli, token = Cli(place), "a" * 40
+    (place.folder / "hangs.py").write_text(HANGS)
+    served = Served(cli, more={"SUREFOOT_TOKENS": f"{tenant}/anna admin {token}"}, file="hangs.py")
+    try:
+        headers = {"Idempotency-Key": "k", "Authorization": f"Bearer {token}"}
+        begun = served.ask("POST", "/v1/runs", {"agent": "hanger", "input": "Go"}, headers=headers)
+        assert begun.status == 201
+
+        def began() -> int:
+            return served.log.read_text().count("serving http")
+
+        eventually_sync(lambda: began() == 2, "the process to be replaced", seconds_max=60)
+    finally:
+        served.kill()

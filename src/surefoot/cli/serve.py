@@ -27,10 +27,12 @@ from surefoot.cli.worker import (
     until_over,
 )
 from surefoot.errors import InvalidInput
+from surefoot.runtime.worker import Worker
 
 if TYPE_CHECKING:
     from surefoot.server.callers import Doorman
     from surefoot.server.options import Options
+    from surefoot.server.service import Service
 
 EXTRA = ("fastapi", "uvicorn")
 
@@ -60,14 +62,15 @@ async def _serve(code: UserCode, found: argparse.Namespace, settings: Settings, 
     told = stop_signals(out)
     async with of_tenant(settings.tenant) as sf:
         doorman = await _doorman(sf, found, settings, loopback=is_loopback(sock))
-        running = Running(create_app(sf, doorman, open_tenant=of_tenant, options=_options(settings)), sock)
+        app = create_app(sf, doorman, open_tenant=of_tenant, options=_options(settings))
+        running = Running(app, sock)
         serving = asyncio.ensure_future(running.serve())
         serving.add_done_callback(lambda _: told.set())
         names = ", ".join(a.name for a in code.agents) or "no agent"
         out.note(f"serving {running.url} (process {os.getpid()}) on {sf.store.path}: {names}")
         asks = "without tokens: who is on this machine is its user" if isinstance(doorman, Loopback) else "by token"
         out.note(f"the page is {running.url}/ ({asks})")
-        end = await _until_over(sf, told, out)
+        end = await _until_over(sf, app.state.service, told, out)
         running.stop()
         await serving
         await _stop_work(sf, end, out)
@@ -113,10 +116,14 @@ async def _doorman(sf: Surefoot, found: argparse.Namespace, settings: Settings, 
     return Loopback(settings.tenant, operating_system_user())
 
 
-async def _until_over(sf: Surefoot, told: asyncio.Event, out: Output) -> End:
+async def _until_over(sf: Surefoot, service: Service, told: asyncio.Event, out: Output) -> End:
     worker = sf.worker
     assert worker is not None, "opened with worker=True"
-    return await until_over(sf, worker, told, Story(sf, worker, out), until_idle=False)
+
+    def others() -> list[Worker | None]:
+        return [tenant.sf.worker for tenant in service.tenants.values()]
+
+    return await until_over(sf, worker, told, Story(sf, worker, out), until_idle=False, others=others)
 
 
 async def _stop_work(sf: Surefoot, end: End, out: Output) -> None:

@@ -8,6 +8,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Callable, Iterable
 from typing import Literal, NoReturn
 
 from surefoot.agent.agent import Agent
@@ -91,10 +92,21 @@ async def _work(agents: tuple[Agent, ...], sf: Surefoot, found: argparse.Namespa
     return end
 
 
-async def until_over(sf: Surefoot, worker: Worker, told: asyncio.Event, told_of: Story, *, until_idle: bool) -> End:
-    """Tell what the worker does until it is `told` to stop, idle where that is asked for, or in need of replacement."""
+async def until_over(
+    sf: Surefoot,
+    worker: Worker,
+    told: asyncio.Event,
+    told_of: Story,
+    *,
+    until_idle: bool,
+    others: Callable[[], Iterable[Worker | None]] = tuple,
+) -> End:
+    """Tell what the worker does until it is `told` to stop, idle where that is asked for, or in need of replacement.
+
+    `others` are the workers of this process's other tenants: any of them needs the process replaced as well.
+    """
     while not told.is_set():
-        if worker.unhealthy is not None:
+        if any(one is not None and one.unhealthy is not None for one in (worker, *others())):
             return "unhealthy"
         if until_idle and await _idle(sf, worker):
             return "idle"

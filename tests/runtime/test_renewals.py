@@ -9,6 +9,7 @@ import pytest
 
 from surefoot import Operation, Receipt, effects, tool
 from surefoot.store.sqlite.writer import BUSY_SECONDS_MAX
+from surefoot.testing.model import ScriptedCall
 from tests.cases.rig import Sim, calls_of, story
 
 LEASE_SECONDS = 20.0
@@ -79,3 +80,36 @@ async def test_a_worker_that_wins_the_next_lease_of_a_run_ends_its_own_driver_un
         assert old.held.lost and sf.worker.drivers.get(run.id) is not old
     (step,) = calls_of(run)
     assert (run.status, step.status, step.attempt) == ("waiting_for_user", "outcome_unknown", 1)
+
+
+@story
+async def test_a_call_that_the_end_of_the_lease_holds_back_waits_for_the_renewal(sim: Sim) -> None:
+    """It was looked at again and again, without any pause, as long as the rest of the lease was too short for it."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    tried: list[float] = []
+
+    async def head(op: Operation) -> str:
+        return "what is read before each intent"
+
+    @tool(effect=effects.opaque, precondition=head)
+    async def send(op: Operation) -> Receipt:
+        """Send something, in a moment."""
+        tried.append(sim.machine.clock.elapsed)
+        if len(tried) == 1:
+            raise effects.Refused("not now", retry_after=1.0)
+        return Receipt(resource_id="1")
+
+    @tool(effect=effects.read)
+    async def read(op: Operation) -> str:
+        """Read something slowly, in a process that was stopped meanwhile for almost all of its lease."""
+        assert sf.worker is not None
+        held = sf.worker.drivers[op.run_id].held
+        held.lease_until -= held.left_s - 0.1
+        await sim.pass_time(2.0)
+        return "read"
+
+    calls: list[ScriptedCall] = [("send", {}), ("read", {})]
+    agent = sim.agent([calls, "done"], send, read)
+    async with sim.surefoot(agent, lease_seconds=LEASE_SECONDS) as sf:
+        run = await sf.wait((await sf.start("reviewer", "Send it.")).id)
+    assert (run.status, len(tried)) == ("completed", 2)

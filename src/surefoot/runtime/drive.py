@@ -238,7 +238,8 @@ class Driver:
             if step.id in self._tasks or held.lost or self.released:
                 continue
             if step.status is StepStatus.pending and step.not_before <= now.mono and not self.handle.run.ended:
-                if not held.ready_at_once(step) or held.needs_question(step):
+                # With too little of the lease left nothing would come of it, again and again, until it is renewed.
+                if held.lasts and (not held.ready_at_once(step) or held.needs_question(step)):
                     self._spawn(step.id, self._then_launch(start_when_ready, step))
             elif step.look_at is not None and step.look_at <= now.mono:
                 self._spawn(step.id, self._then_launch(settle_step, step))

@@ -76,6 +76,11 @@ class Held:
         margin = self.ctx.lease_s * policy.LEASE_MARGIN_FRACTION
         return self.lease_until - margin - self.ctx.doors.clock.now().mono
 
+    @property
+    def lasts(self) -> bool:
+        """Whether enough of the lease is left for an attempt to begin."""
+        return self.left_s >= SEND_WINDOW_SECONDS_MIN
+
     def rules(self, step: Step) -> Rules:
         """What holds for the step: as a Draft sees it."""
         return policy.careful_rules(self.tools.rules.get(step.tool_name or "", step.rules), step.rules)

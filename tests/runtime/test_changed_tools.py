@@ -150,3 +150,68 @@ async def test_a_key_that_older_code_has_used_is_answered_from_there(store_url: 
         receipt = await sf.perform(pay.using(version="3").call(invoice="81", cents=900), timeout=SECONDS)
     assert receipt.resource_id == "p-1"
     assert sent == ["pay:81"]
+
+
+async def test_a_tool_that_is_back_at_its_first_version_is_asked_about_again(store_url: str) -> None:
+    """The last approval was of the version between the two: it says nothing about this one."""
+    sent: list[str] = []
+
+    @tool(effect=effects.opaque, approval=Approval())
+    async def pay(op: Operation) -> Receipt:
+        """Pay."""
+        sent.append(op.key)
+        return Receipt(resource_id="p-1")
+
+    asked: list[str] = []
+    run_id = ""
+    for version in ("1", "2", "1"):
+        agent = clerk(pay.using(version=version))
+        async with Surefoot(store_url, [agent], worker=True, log=lambda line: None) as sf:
+            run_id = run_id or (await sf.start(agent, "Pay.")).id
+            if asked:
+                await sf.approve(asked[-1], by="ann")
+            run = await sf.wait(run_id, until=lambda r: goes_on(r, *asked), timeout=SECONDS)
+            assert sent == []
+            (question,) = run.pending_actions
+            assert isinstance(question.preview, dict) and question.preview["tool_version"] == version
+            asked.append(question.id)
+    async with Surefoot(store_url, [clerk(pay)], worker=True, log=lambda line: None) as sf:
+        await sf.approve(asked[-1], by="ann")
+        run = await sf.wait(run_id, timeout=SECONDS)
+    assert (run.status, len(sent)) == ("completed", 1)
+
+
+@story
+async def test_a_key_is_no_reason_to_send_by_code_that_nobody_has_approved(sim: Sim) -> None:
+    """The target drops repeats of the key; what the new code sends under it, nobody has seen."""
+    sent: list[str] = []
+    sim.broken.add("I1")  # this target stands outside of the World
+
+    def clerk_of(version: str) -> Agent:
+        @tool(effect=effects.idempotent(key_lifetime=None), approval=Approval(), version=version)
+        async def pay(op: Operation) -> Receipt:
+            """Pay; the first reply never comes."""
+            sent.append(version)
+            if len(sent) == 1:
+                await sim.pass_time(DAY)
+            return Receipt(resource_id="p-1")
+
+        return clerk(pay)
+
+    first = sim.worker(clerk_of("1"))
+    async with sim.surefoot(clerk_of("1"), worker=False) as sf:
+        run = await sf.wait((await sf.start("clerk", "Pay.")).id, timeout=SECONDS)
+        await sf.approve(run.pending_actions[0].id, by="ann")
+        await sim.until(lambda: sent)
+        first.kill()
+    async with sim.surefoot(clerk_of("2")) as sf:
+        run = await sf.wait(run.id, until=goes_on, timeout=SECONDS)
+        (question,) = run.pending_actions
+        assert (question.kind, sent) == ("resolve", ["1"])
+        await sf.resolve(question.id, "did_not_happen", by="ann")
+        run = await sf.wait(run.id, until=lambda r: goes_on(r, question.id), timeout=200)
+        (again,) = run.pending_actions
+        assert (again.kind, sent) == ("approve", ["1"])
+        await sf.approve(again.id, by="ann")
+        run = await sf.wait(run.id, until=lambda r: goes_on(r, question.id, again.id), timeout=SECONDS)
+    assert (run.status, sent) == ("completed", ["1", "2"])

@@ -136,8 +136,8 @@ def resent_without_looking(patch: pytest.MonkeyPatch) -> None:
     """After doubt the same call goes out again under the same key, whether or not the target drops repeats."""
     real = reconcile.next_for_doubt
 
-    def hasty(d: Draft, step: Step, *, live: bool) -> Doubt:
-        doubt = real(d, step, live=live)
+    def hasty(d: Draft, step: Step, *, live: bool, approved: bool = True) -> Doubt:
+        doubt = real(d, step, live=live, approved=approved)
         return Doubt("resend") if doubt.action in ("look", "ask") and not (live or d.run.ended) else doubt
 
     patch.setattr(reconcile, "next_for_doubt", hasty)

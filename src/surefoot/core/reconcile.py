@@ -58,12 +58,16 @@ class Doubt(msgspec.Struct, frozen=True, gc=False):
     delay_s: float = 0.0
 
 
-def next_for_doubt(d: Draft, step: Step, *, live: bool) -> Doubt:
-    """What the step's class allows. `live`: an attempt of it still runs in this process."""
+def next_for_doubt(d: Draft, step: Step, *, live: bool, approved: bool = True) -> Doubt:
+    """What the step's class allows. `live`: an attempt of it still runs in this process.
+
+    Without `approved` the code of now is not the one that a person has approved: the key is no reason to send by it.
+    """
     rules = d.rules(step)
     over = not live and policy.attempts_over(step, d.at)
     left = policy.settle_left(step, rules, d.at)
-    if rules.effect is EffectClass.idempotent and not d.run.ended and step.resolution is not Resolution.given_up:
+    closed = d.run.ended or step.resolution is Resolution.given_up
+    if rules.effect is EffectClass.idempotent and approved and not closed:
         usable = policy.key_usable(step, rules, d.at) and step.counted_attempts < rules.attempts_max
         if usable and step.error_code != policy.NO_RESEND and not approval_over(d, step):
             wait = max(policy.over_in(step, d.at), (step.look_at or 0.0) - d.at.mono)

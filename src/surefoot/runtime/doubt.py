@@ -36,12 +36,14 @@ async def settle_step(held: Held, step: Step) -> list[str]:
         return await stop_children(held, step)
     tool = held.tools[step.tool_name]
     await held.resolve_account(step, tool)
+    await held.shown(step)
     questions = await held.questions(step)
     draft = Draft(held.run, held.ctx.store.now(), rules=held.tools.rules)
     closed = step.status in STEP_ENDS or step.resolution is Resolution.given_up
-    if closed or (tool.effect.lookup is not None and next_for_doubt(draft, step, live=False).action == "look"):
+    doubt = next_for_doubt(draft, step, live=False, approved=_approved(held, step))
+    if closed or (tool.effect.lookup is not None and doubt.action == "look"):
         return await _look(held, step, tool, questions)
-    if next_for_doubt(draft, step, live=False).action in SENDS and not await held.enter(step):
+    if doubt.action in SENDS and not await held.enter(step):
         return []
     begun: list[str] = []
     try:
@@ -58,7 +60,7 @@ def _without_look(held: Held, step_id: str, questions: Questions) -> Callable[[D
         if step.status is not StepStatus.outcome_unknown or step.resolution is Resolution.given_up:
             # Somebody has told meanwhile what became of it.
             return held.go_on(d)
-        doubt = next_for_doubt(d, step, live=step_id in held.stuck)
+        doubt = next_for_doubt(d, step, live=step_id in held.stuck, approved=_approved(held, step))
         start = held.start(step)
         if doubt.action == "resend" and start is not None:
             return _resent(d, step_id, start, questions)
@@ -75,10 +77,15 @@ def _without_look(held: Held, step_id: str, questions: Questions) -> Callable[[D
     return command
 
 
+def _approved(held: Held, step: Step) -> bool:
+    """False where a person approved the call of another version of the tool than this process has."""
+    return step.action_id is None or held.is_as_meant(step, held.tools[step.tool_name])
+
+
 def _anew(held: Held, step: Step) -> Start | None:
     """What the next attempt needs after an absence; None where it has to be seen first what has changed meanwhile."""
     tool = held.tools[step.tool_name]
-    if tool.precondition is not None or tool.version != step.tool_version:
+    if tool.precondition is not None or not held.is_as_meant(step, tool):
         return None
     return held.start(step)
 

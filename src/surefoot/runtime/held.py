@@ -54,6 +54,8 @@ class Held:
         self.accounts: dict[str, str | None] = {}
         self._entered: dict[str, list[Gate]] = {}
         """Steps that have passed their throttles, until `leave`."""
+        self._shown: dict[str, Mapping[str, object]] = {}
+        """What stood in the questions under whose approval steps run, by the question."""
         self._known: dict[str, Known] = {}
         """Requests by their blob's name, as far as they passed through this process."""
 
@@ -140,7 +142,7 @@ class Held:
             return False
         if step.owner_step_id is not None or tool.precondition is not None:
             return False
-        if tool.version != step.tool_version or self._throttled(step):
+        if not self.is_as_meant(step, tool) or self._throttled(step):
             return False
         if tool.account is None:
             return True
@@ -171,6 +173,17 @@ class Held:
         for step_id in list(self._entered):
             self.leave(step_id)
 
+    def is_as_meant(self, step: Step, tool: RunnableTool) -> bool:
+        """Whether the tool is of the version that was approved, or proposed where nobody was asked.
+
+        False for a gated step until it was read what the person was shown (`shown`): perhaps a version between the two.
+        """
+        version: object = step.tool_version
+        if step.action_id is not None:
+            shown = self._shown.get(step.action_id)
+            version = None if shown is None else shown.get("tool_version", version)
+        return tool.version == version
+
     def needs_question(self, step: Step) -> bool:
         """True if the step runs under an approval that is not valid now."""
         return approval_over(Draft(self.run, self.ctx.store.now(), rules=self.tools.rules), step)
@@ -192,6 +205,15 @@ class Held:
             return known[1]
         row = await self.ctx.store.step(self.ctx.tenant_id, step.id)
         return row.safe_input or b"{}"
+
+    async def shown(self, step: Step) -> Mapping[str, object]:
+        """The preview of the question under whose approval the step runs; empty where it runs under none."""
+        if step.action_id is None:
+            return {}
+        if step.action_id not in self._shown:
+            row = await self.ctx.store.action(self.ctx.tenant_id, step.action_id)
+            self._shown[step.action_id] = msgspec.json.decode(row.preview, type=dict[str, object])
+        return self._shown[step.action_id]
 
     def remember(self, known: Mapping[str, Known]) -> None:
         """Keep the requests of the newest answer of the model; older ones are read from the store."""

@@ -89,7 +89,7 @@ async def _asked_again(held: Held, step: Step, tool: RunnableTool) -> bool:
     shown: dict[str, object] = {}
     if held.needs_question(step):
         why = "The approval of this call is over."
-    elif step.action_id is not None and (tool.version != step.tool_version or tool.precondition is not None):
+    elif step.action_id is not None:
         why = await _changed(held, step, tool, shown)
     if why is None:
         return False
@@ -107,8 +107,7 @@ async def _asked_again(held: Held, step: Step, tool: RunnableTool) -> bool:
 
 async def _changed(held: Held, step: Step, tool: RunnableTool, shown: dict[str, object]) -> str | None:
     """What of that which the person was shown, whose approval the step runs under, is different now."""
-    row = await held.ctx.store.action(held.ctx.tenant_id, step.action_id or "")
-    approved = msgspec.json.decode(row.preview, type=dict[str, object])
+    approved = await held.shown(step)
     version = approved.get("tool_version", step.tool_version)
     if version != tool.version:
         return f"The tool has changed since this call was approved (version {version} to {tool.version})."

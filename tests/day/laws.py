@@ -16,6 +16,13 @@ from surefoot.testing.clock import MONO_AT_START
 from tests.day.person import Person
 from tests.day.script import Day
 
+COMMITS_AN_HOUR_MAX = 40
+"""Of one run, whatever it waits for."""
+COMMITS_AN_ATTEMPT_MAX = 12
+"""On top of that: the looks for a call in doubt follow one another quickly until its settle time is over."""
+CLAIMS_A_COMMIT_MAX = 2
+CLAIMS_MORE_MAX = 20
+"""Of a run that stands still while workers come and go."""
 ENDS = {"run_failed": RunStatus.failed, "run_cancelled": RunStatus.cancelled}
 
 
@@ -38,14 +45,16 @@ class Store:
                 yield from self.tree(child)
 
 
-def judge_day(day: Day, lived: Sequence[Lived], person: Person) -> list[str]:
-    """Everything that is wrong."""
+def judge_day(day: Day, lived: Sequence[Lived], person: Person, *, moves: bool = False) -> list[str]:
+    """Everything that is wrong. `moves`: schedules had other due times for a while."""
     store = Store(lived)
     found = [text for one in lived for text in _signals_are_taken_once(one)]
     found += _what_was_acknowledged_is_there(store, person)
     found += _one_run_for_one_call(store)
     found += _a_cancel_stops_all(store, person, one_boot=not day.trouble.boots)
-    found += _due_times_have_one_run(day, lived)
+    found += _due_times_have_one_run(day, lived, moves=moves)
+    found += [text for one in lived for text in _nothing_spins(one)]
+    found += [text for one in lived for text in _calls_have_results(one)]
     if not day.trouble.boots:
         found += [text for one in lived for text in _sleeps_are_slept(one)]
     return found
@@ -116,8 +125,8 @@ def _a_cancel_stops_all(store: Store, person: Person, *, one_boot: bool) -> Iter
                     yield f"D4: {line.event.step_id} began after the cancel of {run_id} was acknowledged"
 
 
-def _due_times_have_one_run(day: Day, lived: Sequence[Lived]) -> Iterator[str]:
-    for schedule in day.schedules:
+def _due_times_have_one_run(day: Day, lived: Sequence[Lived], *, moves: bool) -> Iterator[str]:
+    for schedule, moved in zip(day.schedules, day.moved, strict=True):
         due = sorted(str(meta["due"]) for meta in map(_metadata, lived) if meta.get("schedule") == schedule.name)
         if len(set(due)) != len(due):
             yield f"D5: {schedule.name} has two runs for one due time: {due}"
@@ -125,10 +134,33 @@ def _due_times_have_one_run(day: Day, lived: Sequence[Lived]) -> Iterator[str]:
             continue
         first, last = (_wall(text) for text in (due[0], due[-1]))
         expected = [due_text(at) for at in due_between(schedule, first - 1.0, last)]
-        if not set(due) <= set(expected):
-            yield f"D5: {schedule.name} has runs for {sorted(set(due) - set(expected))}, which are not due"
-        elif schedule.catch_up == "all" and not day.trouble.wall_jumps and due != expected:
-            yield f"D5: {schedule.name} has no run for {sorted(set(expected) - set(due))}"
+        others = [due_text(at) for at in due_between(moved, first - 1.0, last)] if moves else []
+        if not set(due) <= {*expected, *others}:
+            yield f"D5: {schedule.name} has runs for {sorted(set(due) - {*expected, *others})}, which are not due"
+        elif schedule.catch_up == "all" and not day.trouble.wall_jumps:
+            # A worker whose code has other due times has looked after the schedule up to the one that it started.
+            missing = [at for at in expected if at not in due and min(d for d in due if d > at) not in others]
+            if missing:
+                yield f"D5: {schedule.name} has no run for {missing}"
+
+
+def _nothing_spins(one: Lived) -> Iterator[str]:
+    """Whatever a run waits for, it does so by few commits; and nobody takes it again and again to do nothing."""
+    at = {line.version: int(line.at.wall // 3_600.0) for line in one.events}
+    commits = max(Counter(at.values()).values(), default=0)
+    attempts = sum(step.attempt for step in steps_of(one))
+    if commits > COMMITS_AN_HOUR_MAX + COMMITS_AN_ATTEMPT_MAX * attempts:
+        yield f"D8: run {one.row.run.id} had {commits} commits in an hour"
+    if one.row.lease_token > CLAIMS_A_COMMIT_MAX * len(at) + CLAIMS_MORE_MAX:
+        yield f"D8: run {one.row.run.id} was taken {one.row.lease_token} times for {len(at)} commits"
+
+
+def _calls_have_results(one: Lived) -> Iterator[str]:
+    """Once a run has ended, each of its calls has its one result in the conversation."""
+    said = Counter(m.call_id for m in one.messages if m.role == "tool_result" and m.run_id == one.row.run.id)
+    for step in steps_of(one) if one.row.run.ended else ():
+        if step.call_id is not None and step.position is not None and said[step.call_id] != 1:
+            yield f"D10: {step.id} is {step.status}, and its call has {said[step.call_id]} results"
 
 
 def _metadata(one: Lived) -> Mapping[str, object]:

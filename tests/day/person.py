@@ -146,8 +146,10 @@ class Person:
 
 
 async def at_rest(sf: Surefoot) -> bool:
-    """Every run has ended, nobody is asked, and nothing is to be looked up again."""
+    """Every run has ended, nobody is asked, nothing is to be looked up again, and nothing waits for other code."""
     if await sf.store.next_wake(sf.tenant) != (None, None) or await sf.actions(status="waiting"):
+        return False
+    if await sf.store.blocked(sf.tenant):
         return False
     for status in ("running", "reconciling", "waiting_for_user"):
         if await sf.store.runs(sf.tenant, status=status, agent=None, before=None, limit=1):

@@ -1,6 +1,7 @@
 """`play_day(seed)`: the real runtime with its workers for a day, in one process and on a virtual clock.
 
-Play one by hand: `python -m tests.day.play --seed 7 --runs 200 --seconds 86400 --trace`.
+Play one by hand: `python -m tests.day.play --seed 7 --runs 200 --seconds 86400 --trace`, with `--deploys` where each
+process has another code.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -23,6 +25,8 @@ from surefoot.testing.machine import Machine, Observer, Process, Stalled, When
 from surefoot.testing.simulation import event_hash
 from surefoot.testing.stage import Cast, Stage, Supervisor
 from surefoot.testing.story import world_with_pull
+from tests.day.code import VERSIONS, Code, agents_of_code, draw_code, schedules_of_code, whole_code
+from tests.day.deployed import Deployed, judge_deploys, seen_of_deploys
 from tests.day.laws import judge_day
 from tests.day.person import Person
 from tests.day.script import Day, agents_of, draw_day
@@ -33,6 +37,8 @@ DAY_RUNS = 200
 DAY_SECONDS = 86_400.0
 AFTERWARDS_SECONDS_MAX = 9 * 86_400.0
 """What was left open by the trouble is looked up again for a day, and a question waits for a week."""
+DEPLOYED_SHARE = 0.7
+"""Of the workers, at one deploy."""
 
 
 class Played(msgspec.Struct, frozen=True):
@@ -56,17 +62,29 @@ def play_day(
     afterwards: float = AFTERWARDS_SECONDS_MAX,
     trace: Callable[[str], None] | None = None,
     store: str | None = None,
+    deploys: bool = False,
 ) -> Played:
-    """The day of `seed`, which comes to rest `afterwards` seconds behind its end; the same seed gives the same day."""
+    """The day of `seed`, which comes to rest `afterwards` seconds behind its end; the same seed gives the same day.
+
+    With `deploys` each process has another code until the end of the day; then all that there ever was starts again,
+    which takes two workers at least.
+    """
     day = draw_day(seed, runs=runs, seconds=seconds)
-    story = _Story(seed, day, workers, afterwards, trace)
-    with Stage(Cast(lambda: agents_of(day, story.model_dice()), schedules=day.schedules), store) as stage:
+    story = _Story(seed, day, workers, afterwards, trace, deploys=deploys)
+    with _Stage(story, store) as stage:
         return story.play(stage)
 
 
 class _Story:
     def __init__(
-        self, seed: int, day: Day, workers: int, afterwards: float, trace: Callable[[str], None] | None
+        self,
+        seed: int,
+        day: Day,
+        workers: int,
+        afterwards: float,
+        trace: Callable[[str], None] | None,
+        *,
+        deploys: bool,
     ) -> None:
         self.seed = seed
         self.end = day.seconds + afterwards
@@ -76,6 +94,9 @@ class _Story:
         self.machine.trace = trace
         self.machine.log_length = lambda: len(self.world.log)
         self.person = Person(day, self.machine, self.world)
+        self.codes: dict[str, Code] = {}
+        """What each process knows, by its name; none where all have the same."""
+        self._deploys = deploys
         self._workers = workers
         self._models = 0
         self._commits: list[list[Commit]] = []
@@ -86,6 +107,23 @@ class _Story:
         """Chance of a new process's models."""
         self._models += 1
         return random.Random(f"{self.seed}:model:{self._models}")
+
+    def cast(self, process: Process) -> Cast:
+        """What a process that starts now knows."""
+        day = self.day
+        if not self._deploys:
+            return Cast(lambda: agents_of(day, self.model_dice()), schedules=day.schedules)
+        code = self.codes[process.name] = self._code(process.name)
+        process.say(f"has the code {code}")
+        return Cast(lambda: agents_of_code(day, self.model_dice(), code), schedules=schedules_of_code(day, code))
+
+    def _code(self, process_name: str) -> Code:
+        """Another one for each; behind the day's end the workers share all that there ever was."""
+        program, _, count = process_name.partition(".")
+        if not count or ("worker" in program and self.machine.clock.elapsed >= self.day.seconds):
+            number = int(program.rpartition("-")[2]) if count else 1
+            return whole_code(self.day, VERSIONS[(number - 1) % len(VERSIONS)])
+        return draw_code(self.day, random.Random(f"{self.seed}:code:{process_name}"))
 
     def play(self, stage: Stage) -> Played:
         stage.on_open = self._opened
@@ -100,10 +138,15 @@ class _Story:
             self.machine.bury_all()
         self._violations += [f"{p.name} ended by {failure!r}" for p in programs for failure in p.failures]
         self._violations += judge(lived, self._outside())
-        self._violations += judge_day(self.day, lived, self.person)
+        self._violations += judge_day(self.day, lived, self.person, moves=self._deploys)
+        seen = _seen(lived, self.person)
+        if self._deploys:
+            deployed = Deployed(lived, self._outside(), self.codes)
+            self._violations += judge_deploys(deployed)
+            seen += seen_of_deploys(deployed)
         statuses = tuple(status for one in lived if (status := one.row.run.status.value) != "cancelled")
         hashed = event_hash(lived, self.world)
-        return Played(self.seed, hashed, tuple(self._violations), statuses, _seen(lived, self.person))
+        return Played(self.seed, hashed, tuple(self._violations), statuses, seen)
 
     def _opened(self, sf: Surefoot) -> None:
         self._distance.put(sf.store)
@@ -119,7 +162,24 @@ class _Story:
         havoc = Havoc(trouble, machine, self.world, workers, trouble_seconds=self.day.seconds)
         havoc.begin()
         machine.observe = self._killing(machine.observe, person, havoc)
+        if self._deploys:
+            self._plan_deploys(workers)
         return [*workers, person]
+
+    def _plan_deploys(self, workers: Sequence[Supervisor]) -> None:
+        """Workers are told to stop now and then, and all of them at the day's end."""
+        dice, seconds = random.Random(f"{self.seed}:deploys"), self.day.seconds
+
+        def deploy(which: Sequence[Supervisor]) -> None:
+            for worker in which:
+                if worker.process.alive and not worker.process.frozen:
+                    worker.process.say("is told to stop, for another code")
+                    worker.process.terminate()
+
+        for _ in range(dice.randint(3, 8) + int(seconds // 3_600)):
+            some = [worker for worker in workers if dice.random() < DEPLOYED_SHARE]
+            self.machine.after(dice.uniform(0.0, seconds), partial(deploy, some))
+        self.machine.after(seconds, partial(deploy, workers))
 
     def _killing(self, observe: Observer, person: Supervisor, havoc: Havoc) -> Observer:
         """What befalls workers, and the person's process behind some of its own commits."""
@@ -166,6 +226,19 @@ class _Story:
         )
 
 
+class _Stage(Stage):
+    """A stage on which each process knows what the story gives it."""
+
+    def __init__(self, story: _Story, store: str | None) -> None:
+        super().__init__(Cast(list), store)
+        self._story = story
+
+    def surefoot(self, process: Process, *, worker: bool, log: Callable[[str], None] | None = None) -> Surefoot:
+        """surefoot in `process`."""
+        self.cast = self._story.cast(process)
+        return super().surefoot(process, worker=worker, log=log)
+
+
 def _seen(lived: Sequence[Lived], person: Person) -> Counter[str]:
     seen: Counter[str] = Counter(cancels=len(person.cancelled), refused_signals=person.refused)
     for one in lived:
@@ -190,12 +263,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=1, help="how many seeds")
     parser.add_argument("--runs", type=int, default=SMALL_RUNS)
     parser.add_argument("--seconds", type=float, default=SMALL_SECONDS)
+    parser.add_argument("--deploys", action="store_true", help="each process has another code")
     parser.add_argument("--trace", action="store_true", help="print what happens")
     options = parser.parse_args(arguments)
     failed, total = 0, Counter[str]()
     for seed in range(options.seed, options.seed + options.count):
         trace = print if options.trace else None
-        played = play_day(seed, runs=options.runs, seconds=options.seconds, trace=trace)
+        size = {"runs": options.runs, "seconds": options.seconds}
+        played = play_day(seed, **size, trace=trace, deploys=options.deploys)
         total += played.seen
         total.update(played.statuses)
         failed += bool(played.violations)

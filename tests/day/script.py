@@ -6,11 +6,13 @@ Every wait has an end of its own, so that a day comes to rest whatever is never 
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
 from surefoot import Agent, Schedule, ask_person, sleep, wait_for_signal
-from surefoot.agent.tools import Approval
+from surefoot.agent.tools import Approval, Tool
 from surefoot.connectors.github import create_issue_comment, read_pull_request
 from surefoot.testing.havoc import Plan, draw
 from surefoot.testing.model import ScriptedCall
@@ -18,8 +20,13 @@ from surefoot.testing.people import RunPlan, Script, SimulatedModel, Turn
 from surefoot.testing.story import NUMBER, REPO, charge, send_mail
 
 TICK = "Say that you are there."
+TICK_REWORDED = "Say that you are still there."
 AGENTS = ("reviewer", "writer", "helper")
 """The first calls the second as a tool, the second the third."""
+
+
+Ticks = Literal["gone", "moved", "reworded"]
+"""What may become of a schedule in another code: it has other due times, or starts its runs with another text."""
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -43,6 +50,8 @@ class Day(msgspec.Struct, frozen=True):
     answered: frozenset[str]
     """Names of signals that a program sends as soon as a call waits for them."""
     schedules: tuple[Schedule, ...]
+    moved: tuple[Schedule, ...]
+    """The same with other due times, for those who have another code."""
     trouble: Plan
     person_dies: float
     """The share of the person's own commits behind which its process dies."""
@@ -55,20 +64,29 @@ def draw_day(seed: int, *, runs: int, seconds: float) -> Day:
     plans = tuple(made.top(number) for number in range(runs))
     tick: tuple[Turn, ...] = ((("note", {"repo": REPO, "issue_number": NUMBER, "body": "Here."}),),)
     # The virtual clock begins at 22:13 UTC on 14 November; what is looked at again lasts another day, without ticks.
-    hours = seconds >= 43_200.0
-    schedules = (
-        Schedule("tick", "0 * 14,15 11 *" if hours else "15-20/3 22 14 11 *", "helper", TICK, catch_up="all"),
-        Schedule("berlin", "30 */5 15 11 *" if hours else "16 23 14 11 *", "helper", TICK, "Europe/Berlin"),
-    )
+    if seconds >= 43_200.0:
+        schedules = _ticking("0 * 14,15 11 *", "30 */5 15 11 *")
+        moved = _ticking("20 * 14,15 11 *", "50 */5 15 11 *")
+    else:
+        schedules = _ticking("15-20/3 22 14 11 *", "16 23 14 11 *")
+        moved = _ticking("16-20/3 22 14 11 *", "17 23 14 11 *")
     return Day(
         seconds=seconds,
         runs=plans,
-        all_plans=(*plans, *made.children, RunPlan(TICK, tick)),
+        all_plans=(*plans, *made.children, RunPlan(TICK, tick), RunPlan(TICK_REWORDED, tick)),
         signals=tuple(made.signals),
         answered=frozenset(made.answered),
         schedules=schedules,
+        moved=moved,
         trouble=_trouble(dice, seconds),
         person_dies=dice.choice((0.0, 0.1, 0.3)),
+    )
+
+
+def _ticking(tick: str, berlin: str) -> tuple[Schedule, ...]:
+    return (
+        Schedule("tick", tick, AGENTS[-1], TICK, catch_up="all"),
+        Schedule("berlin", berlin, AGENTS[-1], TICK, "Europe/Berlin"),
     )
 
 
@@ -164,13 +182,49 @@ def _effect(kind: str, name: str) -> ScriptedCall:
     return calls.get(kind, ("read_pull_request", {"repo": REPO, "number": NUMBER}))
 
 
-def agents_of(day: Day, dice: random.Random) -> list[Agent]:
-    """The agents, as a new process makes them: each has the next one among its tools."""
-    script = Script(day.all_plans, model_fails=day.trouble.model_fails)
+def common_tools(day: Day) -> tuple[Tool, ...]:
+    """The tools that every agent has."""
     gated = create_issue_comment.using(approval=Approval(expires=max(300.0, day.seconds / 20)))
     note = create_issue_comment.using(name="note")
-    common = (read_pull_request, gated, note, charge, send_mail, ask_person, sleep, wait_for_signal)
-    made: list[Agent] = []
+    return (read_pull_request, gated, note, charge, send_mail, ask_person, sleep, wait_for_signal)
+
+
+def agents_of(day: Day, dice: random.Random) -> list[Agent]:
+    """The agents, as a new process makes them: each has the next one among its tools."""
+    return agents_with(day, dice, common_tools(day), dict.fromkeys(AGENTS, "1"), {})
+
+
+def agents_with(
+    day: Day, dice: random.Random, tools: Sequence[Tool], versions: Mapping[str, str], instead: Mapping[str, Tool]
+) -> list[Agent]:
+    """The same with other tools, and with those agents that have a version: nobody has one that is gone as a tool.
+
+    `instead` are tools under an agent's name that are no agents.
+    """
+    script = Script(day.all_plans, model_fails=day.trouble.model_fails)
+    made: dict[str, Agent] = {}
+    below = ""
     for name in reversed(AGENTS):
-        made.append(Agent(name, SimulatedModel(script, dice), "Work.", [*common, *made[-1:]]))
-    return made[::-1]
+        if name in versions:
+            called: list[Tool | Agent] = [made[below]] if below in made else []
+            called = [instead[below]] if below in instead else called
+            made[name] = Agent(name, SimulatedModel(script, dice), "Work.", [*tools, *called], version=versions[name])
+        below = name
+    return list(made.values())[::-1]
+
+
+def schedules_of(day: Day, changed: Mapping[str, Ticks]) -> tuple[Schedule, ...]:
+    """The day's schedules, those that are named as they were changed."""
+    moved = {schedule.name: schedule for schedule in day.moved}
+    made: list[Schedule] = []
+    for schedule in day.schedules:
+        match changed.get(schedule.name):
+            case None:
+                made.append(schedule)
+            case "moved":
+                made.append(moved[schedule.name])
+            case "reworded":
+                made.append(msgspec.structs.replace(schedule, input=TICK_REWORDED))
+            case "gone":
+                pass
+    return tuple(made)

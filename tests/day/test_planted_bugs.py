@@ -10,10 +10,13 @@ import pytest
 from surefoot.agent import children as starting
 from surefoot.agent.scheduling import Scheduler
 from surefoot.agent.starting import NewRun
-from surefoot.runtime import children
+from surefoot.runtime import children, ready
+from surefoot.runtime.held import Held
 from tests.day.play import play_day
 
 SEEDS = range(20)
+DEPLOYS = range(60)
+"""Each process has another code: what a bug needs to show itself comes together more rarely."""
 AFTERWARDS_SECONDS = 900.0
 """Not to its rest, which some of the bugs keep it from: whether a law finds the bug is seen before."""
 Patch = pytest.MonkeyPatch
@@ -54,19 +57,29 @@ def each_worker_starts_what_is_due(patch: Patch) -> None:
     patch.setattr("surefoot.app.Scheduler", Keyless)
 
 
+def an_approval_counts_for_every_version(patch: Patch) -> None:
+    """A tool that has changed since a person approved its call is sent, or sent again, without being asked about."""
+
+    async def nothing(*given: object) -> None:
+        return None
+
+    patch.setattr(ready, "_changed", nothing)
+    patch.setattr(Held, "is_as_meant", lambda held, step, tool: True)
+
+
 @pytest.mark.sqlite_only("the bugs are planted above the store: one of the two tells as much")
 @pytest.mark.parametrize(
-    ("plant", "law"),
+    ("plant", "law", "seeds"),
     [
-        (keys_of_signals_are_forgotten, "D1"),
-        (a_look_may_start_another_run, "D3"),
-        (a_cancel_stops_at_the_run, "D4"),
-        (each_worker_starts_what_is_due, "D5"),
+        (keys_of_signals_are_forgotten, "D1", SEEDS),
+        (a_look_may_start_another_run, "D3", SEEDS),
+        (a_cancel_stops_at_the_run, "D4", SEEDS),
+        (each_worker_starts_what_is_due, "D5", SEEDS),
+        (an_approval_counts_for_every_version, "D7", DEPLOYS),
     ],
 )
-def test_it_is_found(plant: Callable[[Patch], None], law: str, monkeypatch: Patch) -> None:
+def test_it_is_found(plant: Callable[[Patch], None], law: str, seeds: range, monkeypatch: Patch) -> None:
     plant(monkeypatch)
-    if not any(
-        one.startswith(law) for seed in SEEDS for one in play_day(seed, afterwards=AFTERWARDS_SECONDS).violations
-    ):
-        pytest.fail(f"{law} found nothing in {len(SEEDS)} seeds")
+    days = (play_day(seed, afterwards=AFTERWARDS_SECONDS, deploys=seeds is DEPLOYS) for seed in seeds)
+    if not any(one.startswith(law) for day in days for one in day.violations):
+        pytest.fail(f"{law} found nothing in {len(seeds)} seeds")

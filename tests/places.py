@@ -22,8 +22,10 @@ import pytest
 from _pytest.mark import ParameterSet
 from psycopg.rows import dict_row
 
+from surefoot.errors import Unreadable
 from surefoot.http import system_doors
 from surefoot.store.open import open_store
+from surefoot.store.packing import unpacked
 from tests.postgres import Server, Session
 
 KINDS = ("sqlite", "postgres")
@@ -136,7 +138,19 @@ Contents = Mapping[str, Sequence[Mapping[str, object]]]
 
 
 def read_contents(url: str) -> Contents:
-    """Every row of every table at a URL, by name: for tests that judge what a store holds."""
+    """Every row of every table at a URL, by name, its texts unpacked: for tests that judge what a store holds."""
+    return {name: [{key: _plain(row[key]) for key in row} for row in rows] for name, rows in _as_stored(url).items()}
+
+
+def _plain(value: object) -> object:
+    """A packed text as it was; everything else as it is."""
+    try:
+        return unpacked(value, "a value") if isinstance(value, str | bytes) else value
+    except Unreadable:
+        return value
+
+
+def _as_stored(url: str) -> Contents:
     if url.startswith("sqlite:///"):
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file:
             file.row_factory = sqlite3.Row
@@ -256,10 +270,12 @@ class Place:
 
     def held(self) -> Mapping[str, bytes]:
         """Everything that the test's stores hold, as bytes: what must not hold a secret. By file or by table."""
+        files = {}
         if self.kind == "sqlite":
-            return {path.name: path.read_bytes() for path in self.folder.iterdir() if path.is_file()}
+            files = {path.name: path.read_bytes() for path in self.folder.iterdir() if path.is_file()}
+        # A packed text shows nothing of what is in it.
         values = {name: [v for row in rows for v in row.values()] for name, rows in self.contents().items()}
-        return {name: b"\n".join(_as_bytes(value) for value in held) for name, held in values.items()}
+        return files | {name: b"\n".join(_as_bytes(value) for value in held) for name, held in values.items()}
 
     def size(self) -> int:
         """Bytes that the test's store takes: the file, or all rows as they are stored."""

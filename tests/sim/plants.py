@@ -15,6 +15,7 @@ from surefoot.core.people import Decision
 from surefoot.core.reconcile import Doubt, Look
 from surefoot.core.state import Action, Instant, Run, Step
 from surefoot.runtime import doubt as runtime_doubt, handle, look as runtime_look
+from surefoot.store.packing import for_blob
 from surefoot.store.port import Append, StepRow
 from surefoot.store.rows import append_rows, guard_values
 from surefoot.store.sqlite import jobs
@@ -84,7 +85,7 @@ _write = jobs.AppendJob.write
 def _write_over(job: jobs.AppendJob, tx: Transaction, which: Callable[[Append], bool]) -> None:
     if which(job._append):
         append = _on_top(job._append, tx)
-        job._append, job._written = msgspec.structs.replace(append, needs_lease=False), append_rows(append)
+        job._append, job._written = msgspec.structs.replace(append, needs_lease=False), append_rows(append, for_blob)
     _write(job, tx)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from base64 import b85encode
 from collections.abc import Sequence
+from random import Random
 
 from msgspec.structs import replace
 
@@ -21,6 +23,13 @@ from surefoot.core.state import (
 from surefoot.store.port import Append, Create, ShownRun, Store
 
 TENANT = "t"
+
+
+def noise(size: int) -> bytes:
+    """A JSON text of about so many bytes that no packing makes smaller."""
+    return b'"' + b85encode(Random(size).randbytes(size * 4 // 5)) + b'"'
+
+
 RULES = Rules(effect=EffectClass.lookup, has_lookup=True, settle_s=60.0)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 
+import msgspec
 import pytest
 
 from surefoot.core import events as ev
 from surefoot.core.evolve import forget_closed, replay
 from surefoot.core.payloads import (
+    AS_TOLD,
     ActionAnswer,
     ActionView,
     BlobPut,
@@ -18,6 +20,7 @@ from surefoot.core.payloads import (
     MessageBody,
     RunResult,
     StepView,
+    result_body,
 )
 from surefoot.core.state import ActionStatus, AttemptEnd, Instant, RunStatus, StepStatus
 from surefoot.errors import (
@@ -33,9 +36,10 @@ from surefoot.errors import (
     StoreUnavailable,
     Unreadable,
 )
+from surefoot.store.packing import LARGE_BYTES_MIN, PACKED_BYTES_MIN
 from surefoot.store.port import Claimed, Create, Store
 from tests.store.bench import Bench
-from tests.store.build import TENANT, Story, names, new_run
+from tests.store.build import TENANT, Story, names, new_run, noise
 from tests.store.conformance_access import Access
 from tests.support import eventually
 
@@ -424,6 +428,25 @@ class Payloads:
         assert (row.safe_input, row.safe_output) == (b'{"in":2}', b'{"out":1}')
         with pytest.raises(NotFound):
             await store.step(TENANT, story.step_id(9))
+
+    @pytest.mark.parametrize("size", [PACKED_BYTES_MIN - 1, PACKED_BYTES_MIN, LARGE_BYTES_MIN, 300_000])
+    @pytest.mark.parametrize("kind", ["words", "noise"])
+    async def test_large_texts_come_back_byte_for_byte(self, bench: Bench, size: int, kind: str) -> None:
+        store = await bench.open()
+        story = await Story.begin(store)
+        step, created = story.step_id(1), story.created()
+        text = noise(size) if kind == "noise" else msgspec.json.encode("größer " * (size // 8))
+        await story.append(created, story.started(), payloads=[StepView(step, b"[%b]" % text)])
+        told = MessageBody("msg_r", result_body(msgspec.Raw(text)))
+        result = ev.MessageAppended("msg_r", "tool_result", 0, step, created.call_id)
+        await story.append(ev.StepSucceeded(step, 1), result, payloads=[told, StepView(step, safe_output=AS_TOLD)])
+        for row in (await store.step(TENANT, step), *await store.steps(TENANT, story.run.id)):
+            assert (row.safe_input, row.safe_output) == (b"[%b]" % text, text)
+        (message,) = await store.messages(TENANT, story.run.conversation_id)
+        assert message.body == told.body
+        await story.append(story.created(2), payloads=[StepView(step, text, text)])
+        row = await store.step(TENANT, step)
+        assert (row.safe_input, row.safe_output) == (text, text)
 
     async def test_a_question_and_its_answer(self, bench: Bench) -> None:
         store = await bench.open()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import get_args
 
 import msgspec
@@ -9,7 +10,17 @@ import pytest
 from hypothesis import given, strategies as st
 
 from surefoot.core import codec, events as ev
-from surefoot.core.state import EffectClass, Limits, Rules, RunStatus
+from surefoot.core.state import (
+    ActionKind,
+    ActionStatus,
+    AttemptEnd,
+    EffectClass,
+    Limits,
+    Resolution,
+    Rules,
+    RunStatus,
+    StepType,
+)
 from surefoot.errors import Unreadable
 
 KINDS = list(get_args(ev.AnyEvent))
@@ -27,6 +38,28 @@ def test_an_event_comes_back_as_it_was(event: ev.AnyEvent) -> None:
     except UnicodeEncodeError:
         return
     assert codec.decode_event(codec.event_type(event), data) == event
+
+
+ids = st.one_of(st.just("run_1"), st.just("run_"), st.just("run_\x01"), st.just("run_null"), st.text(max_size=8))
+
+
+@given(st.lists(events, min_size=1, max_size=4), ids, st.text(alphabet='\x01\x02,nul1_"\\', max_size=30))
+def test_the_events_of_an_append_come_back_whatever_their_texts_look_like(
+    made: list[ev.AnyEvent], run_id: str, text: str
+) -> None:
+    name = run_id.removeprefix("run_")
+    made += [
+        ev.StepCreated(text, 1, StepType.tool_call, Rules(EffectClass.read), text, None, name, None, run_id, text),
+        ev.MessageAppended(f"msg_{name}_1", f"{name},null{text}", 1, f"step_{name}_00001"),
+        ev.RunFailed(run_id),
+    ]
+    if any(value != value or abs(value) == float("inf") for event in made for value in _floats(event)):
+        return
+    try:
+        data = codec.encode_events(made, run_id)
+    except UnicodeEncodeError:
+        return
+    assert codec.decode_events(codec.EVENTS, data, run_id) == made
 
 
 def _floats(event: object) -> list[float]:
@@ -74,17 +107,88 @@ def test_c044_a_newer_format_is_an_error() -> None:
 
 
 def test_older_formats_are_lifted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "FORMAT", 3)
+    monkeypatch.setattr(codec, "FORMAT", 4)
 
     def renamed(raw: dict[str, object]) -> dict[str, object]:
         return {("timeout_s" if key == "seconds" else key): value for key, value in raw.items()}
 
     old = codec.encode_event(STARTED).replace("timeout_s", "seconds")
-    upcasts = {("step_started", 2): renamed}
+    upcasts = {("step_started", 3): renamed}
     assert codec.decode_event("step_started", old, 1, upcasts) == STARTED
-    assert codec.decode_event("step_started", old, 2, upcasts) == STARTED
+    assert codec.decode_event("step_started", old, 3, upcasts) == STARTED
     with pytest.raises(Unreadable):
-        codec.decode_event("step_started", old, 3, upcasts)
+        codec.decode_event("step_started", old, 4, upcasts)
+
+
+# One of each kind, as it is stored: a field that moves, or a number that is given anew, makes other events of old ones.
+STORED: Mapping[str, ev.AnyEvent] = {
+    '1,["run_\x01","t","c","a","1","agent",0,"ann",{}\x02]': ev.RunStarted(
+        "run_7k", "t", "c", "a", "1", "agent", 0, "ann"
+    ),
+    '2,["running","reconciling"]': ev.RunStatusChanged(RunStatus.running, RunStatus.reconciling),
+    "3,[]": ev.RunCompleted(),
+    '4,["budget"]': ev.RunFailed("budget"),
+    '5,["ann",["s"]]': ev.RunCancelled("ann", ("s",)),
+    '6,["s",1,"tool_call",{"effect":"read"},"n","1","c",2,"k","h","r","i","t","d","o"]': ev.StepCreated(
+        "s", 1, StepType.tool_call, Rules(EffectClass.read), "n", "1", "c", 2, "k", "h", "r", "i", "t", "d", "o"
+    ),
+    '7,["s","a"]': ev.StepWaitingForApproval("s", "a"),
+    '8,["s","a"]': ev.StepReleased("s", "a"),
+    '9,["s",1,7,30.0,10.0,"a","k",5.0]': ev.StepStarted("s", 1, 7, 30.0, 10.0, "a", "k", 5.0),
+    '10,["s",1.5,"c",1,"refused"]': ev.StepDeferred("s", 1.5, "c", 1, AttemptEnd.refused),
+    '11,["s",1,"c",true,false,0.0]': ev.StepOutcomeUnknown("s", 1, "c"),
+    '12,["s",1,"e","u","found",true,1,2,3,"compact"]': ev.StepSucceeded(
+        "s", 1, "e", "u", Resolution.found, True, 1, 2, 3, "compact"
+    ),
+    '13,["s","c",1,"refused","found"]': ev.StepFailed("s", "c", 1, AttemptEnd.refused, Resolution.found),
+    '14,["s"]': ev.StepGivenUp("s"),
+    '15,["s",1,"applied","c"]': ev.AttemptEnded("s", 1, AttemptEnd.applied, "c"),
+    '16,["s","found","r",true,1.0,"e"]': ev.LookupAnswered("s", "found", "r", True, 1.0, "e"),
+    '17,["s","lookup","found",1,"r","u"]': ev.EvidenceRecorded("s", "lookup", "found", 1, "r", "u"),
+    '18,["s","r","u"]': ev.ReceiptRecorded("s", "r", "u"),
+    '19,["s",["r"],["u"]]': ev.DuplicateDetected("s", ("r",), ("u",)),
+    '20,["s",1,60.0]': ev.SweepScheduled("s", 1, 60.0),
+    '21,["a","s","approve","h","p",1.0]': ev.ActionRequested("a", "s", ActionKind.approve, "h", "p", 1.0),
+    '22,["a","s","approved","approve","ann","k","page"]': ev.ActionDecided(
+        "a", "s", ActionStatus.approved, "approve", "ann", "k", "page"
+    ),
+    '23,["a","s","time"]': ev.ActionExpired("a", "s", "time"),
+    '24,["n","r","ann","k"]': ev.SignalReceived("n", "r", "ann", "k"),
+    '25,[3,"s"]': ev.SignalTaken(3, "s"),
+    '26,["msg_\x01_1","user"]': ev.MessageQueued("msg_7k_1", "user"),
+    '27,["msg_\x01_1","user",1,"s","c"]': ev.MessageAppended("msg_7k_1", "user", 1, "s", "c"),
+}
+
+
+@pytest.mark.parametrize("data", STORED)
+def test_what_is_stored_stays_what_it_means(data: str) -> None:
+    assert codec.encode_events([STORED[data]], "run_7k") == f"[{data}]"
+    assert codec.decode_events(codec.EVENTS, f"[{data}]", "run_7k") == [STORED[data]]
+    assert {type(event) for event in STORED.values()} == set(KINDS)
+
+
+def test_the_form_before_is_still_read() -> None:
+    made = [STARTED, ev.RunCompleted()]
+    data = msgspec.json.encode(made).decode()
+    assert codec.decode_events(codec.EVENTS, data, "run_1", 2) == made
+
+
+def test_defaults_of_rules_are_a_part_of_what_is_stored() -> None:
+    plain = Rules(EffectClass.lookup, 60.0, None, False, 8, 30.0, 120.0, 604_800.0, False, None)
+    assert codec.encode_rules(plain) == '{"effect":"lookup"}'
+    assert codec.decode_struct('{"effect":"lookup"}', Rules, "step") == plain
+    other = Rules(EffectClass.lookup, float("60.0"), 1.0, True, 7, 31.0, 121.0, 604_801.0, True)
+    assert codec.decode_struct(codec.encode_rules(other), Rules, "step") == other
+    assert codec.in_few_words(other) == other and "settle_s" not in codec.encode_rules(other)
+
+
+DAMAGED = ("[", "{}", "[1]", "[3,[],3]", '["3",[]]', "[true,[]]", "[28,[]]", "[3,[1]]", "[3,{}]", "[14,[]]", "[14,[1]]")
+
+
+@pytest.mark.parametrize("data", [*DAMAGED, "[3,[]]\x01", "[\x03]"])
+def test_c044_a_list_of_events_that_cannot_be_read_is_an_error(data: str) -> None:
+    with pytest.raises(Unreadable):
+        codec.decode_events(codec.EVENTS, data, "run_1")
 
 
 def test_c044_small_structures_are_read_whole() -> None:

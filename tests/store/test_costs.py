@@ -15,7 +15,7 @@ from surefoot.store.sqlfile import queries
 from surefoot.store.sqlite import SqliteStore
 from surefoot.store.sqlite.checkpoint import FORCED_PAGES_MIN, IDLE_PAGES_MIN
 from surefoot.store.sqlite.file import wal_frames
-from tests.store.build import TENANT, Story, new_run
+from tests.store.build import TENANT, Story, new_run, noise
 from tests.store.conftest import SqliteBench, ticks_of
 from tests.support import eventually
 
@@ -161,7 +161,7 @@ async def test_queries_use_their_indexes(bench: SqliteBench) -> None:
 async def test_the_log_is_copied_when_nothing_happens(bench: SqliteBench) -> None:
     store = await bench.open()
     story = await Story.begin(store)
-    big = b'"' + b"x" * (IDLE_PAGES_MIN * 5_000) + b'"'
+    big = noise(IDLE_PAGES_MIN * 5_000)
     await story.append(story.created(), payloads=[StepView(story.step_id(1), big)])
     await eventually(lambda: os.path.getsize(bench.path) > len(big), "the copy of the log into the file")
     await story.append(story.created(story.run.step_count + 1))
@@ -191,7 +191,7 @@ async def test_frames_of_the_log_are_counted(bench: SqliteBench) -> None:
 
 async def test_c042_what_is_written_is_linear_in_what_is_new(bench: SqliteBench) -> None:
     store = await bench.open()
-    fixed = b'"' + b"c" * 50_000 + b'"'
+    fixed = noise(50_000)
     stories = [await Story.begin(store, n) for n in range(1, 5)]
     for story in stories:
         from surefoot.core import events as ev

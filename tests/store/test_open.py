@@ -7,10 +7,12 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from surefoot.core import codec, events as ev
+from surefoot.core.payloads import StepView
 from surefoot.core.policy import clocks_drifted, key_usable
 from surefoot.core.state import AttemptEnd, EffectClass, Instant, Rules, RunStatus
 from surefoot.doors import Doors, SystemClock, SystemEntropy, no_hook
@@ -19,7 +21,7 @@ from surefoot.store import migrate, open as opening, sqlfile
 from surefoot.store.port import ANOTHER_BOOT_MONO
 from surefoot.store.sqlite import SqliteStore
 from tests.store.bench import ShiftedClock
-from tests.store.build import TENANT, Story
+from tests.store.build import RULES, TENANT, Story
 from tests.store.conftest import SqliteBench
 
 pytestmark = pytest.mark.sqlite_only("files, their places, their modes and SQLite's settings")
@@ -240,6 +242,43 @@ async def test_what_an_older_schema_held_is_all_there(folder: Path) -> None:
                     "INSERT INTO message (tenant_id, id, conversation_id, position, role, call_id, body, created_at,"
                     f" updated_at) VALUES ('{TENANT}', {again}, '', 0.0, 0.0)"
                 )
+
+
+async def test_what_was_written_before_texts_were_packed_is_read(bench: SqliteBench) -> None:
+    store = await bench.open()
+    story = await Story.begin(store)
+    step, text = story.step_id(1), '{"body":"' + "Looks good to me. " * 90 + '"}'
+    view = StepView(step, text.encode(), text.encode())
+    await story.append(story.created(), payloads=[view])
+    with sqlite3.connect(bench.path) as plain:
+        plain.execute("UPDATE step SET safe_input = ?, safe_output = ?", (text, text))
+        plain.execute("UPDATE step SET operation_key = run_id || ':' || id")
+        plain.execute("UPDATE step SET rules = ?", (codec.encode_value(RULES),))
+        plain.execute("UPDATE event SET format = 2, data = ? WHERE version = 2",
+                      (msgspec.json.encode([story.created()]).decode(),))  # fmt: skip
+    row = await store.step(TENANT, step)
+    assert (row.safe_input, row.safe_output, row.step) == (text.encode(), text.encode(), story.run.steps[step])
+    assert await store.step_by_key(TENANT, story.run.steps[step].operation_key) == row
+    assert await store.events(TENANT, story.run.id, 1, 1) == (await store.events(TENANT, story.run.id, 0, 9))[1:]
+    assert await story.reloaded()
+    await story.append(story.started())
+    assert (await store.step(TENANT, step)).safe_input == text.encode()
+
+
+async def test_the_rows_of_steps_pass_into_the_schema_that_packs(folder: Path) -> None:
+    path = str(folder / "store.db")
+    await (await _open_with(path, migrate.migrations("sqlite")[:10])).close()
+    made: dict[str, object] = {}
+    with sqlite3.connect(path) as plain:
+        for _, name, kind, needed, _, _ in plain.execute("PRAGMA table_info(step)").fetchall():
+            number = len(made) + 1
+            made[name] = None if not needed and number % 5 == 0 else f"{name}" if kind == "TEXT" else number
+        places = ", ".join("?" * len(made))
+        plain.execute(f"INSERT INTO step ({', '.join(made)}) VALUES ({places})", tuple(made.values()))
+    await (await _open_with(path, migrate.migrations("sqlite"))).close()
+    with sqlite3.connect(path) as plain:
+        plain.row_factory = sqlite3.Row
+        assert [dict(row) for row in plain.execute("SELECT * FROM step")] == [made]
 
 
 def test_migrations_are_numbered(tmp_path: Path) -> None:

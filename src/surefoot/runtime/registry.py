@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol
 
+from surefoot.core.codec import in_few_words
 from surefoot.core.state import EffectClass, Rules, Run, WaitsFor
 from surefoot.core.throttle import Throttle
 from surefoot.effects import Effect, Operation
@@ -130,7 +131,7 @@ class RunnableTool(Protocol):
 def rules_of(tool: RunnableTool) -> Rules:
     """What a tool's declaration means for decisions."""
     effect = tool.effect
-    return Rules(
+    rules = Rules(
         effect=EffectClass(effect.name),
         settle_s=effect.settle,
         key_lifetime_s=effect.key_lifetime,
@@ -142,6 +143,7 @@ def rules_of(tool: RunnableTool) -> Rules:
         starts_programs=tool.starts_programs,
         waits_for=tool.waits_for,
     )
+    return in_few_words(rules)
 
 
 class Tools:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from surefoot.core import codec
 from surefoot.core.evolve import Recorded, forget_closed
+from surefoot.core.ids import operation_key
 from surefoot.core.payloads import AS_TOLD
 from surefoot.core.state import (
     STEP_ENDS,
@@ -27,6 +28,7 @@ from surefoot.core.state import (
 from surefoot.errors import Unreadable
 from surefoot.store import port
 from surefoot.store.lock import worker_of
+from surefoot.store.packing import unpacked
 
 Row = Mapping[str, object]
 _TEXTS = tuple[str, ...]
@@ -100,8 +102,10 @@ def read_step(row: Row, attempts: Sequence[Attempt] | None) -> Step:
         attempts = ()
     elif row["attempt"] != (attempts[-1].number if attempts else 0):
         raise Unreadable(f"{what} lacks attempts. Nothing is executed on it; run `surefoot doctor`")
+    key = row["operation_key"]
     fields = {
         **row,
+        "operation_key": operation_key(str(row["run_id"]), str(row["id"])) if key is None else key,
         "rules": codec.decode_struct(_str(row, "rules", what), Rules, what),
         "receipts": () if row["receipts"] == "[]" else codec.decode_value(_str(row, "receipts", what), _TEXTS, what),
         "person_absent": _flag(row, "person_absent", what),
@@ -117,14 +121,15 @@ def read_step_row(row: Row, attempts: Sequence[Attempt] | None) -> port.StepRow:
     what = f"step {step.id}"
     # Only what stands beside the step: a run is shown by as many of these as it has steps.
     beside = {name: row[name] for name in ("run_id", "conversation_id", "created_at", "updated_at")}
-    views = {"safe_input": _json(row, "safe_input", what), "safe_output": _output(row, what)}
+    views = {"safe_input": _large(row, "safe_input", what), "safe_output": _output(row, what)}
     return codec.convert({**beside, **views, "step": step}, port.StepRow, what)
 
 
 def _output(row: Row, what: str) -> bytes | None:
     if row["safe_output"] != AS_TOLD.decode():
-        return _json(row, "safe_output", what)
-    body = codec.decode_value(_str(row, "told", what), dict[str, msgspec.Raw], f"the result of {what}")
+        return _large(row, "safe_output", what)
+    told = f"the result of {what}"
+    body = codec.decode_value(_large(row, "told", told) or b"", dict[str, msgspec.Raw], told)
     if "content" not in body:
         raise Unreadable(f"the result of {what} has no content; run `surefoot doctor`")
     return bytes(body["content"])
@@ -186,7 +191,7 @@ def read_key_owner(row: Row) -> port.KeyOwner:
 def read_message(row: Row) -> port.MessageRow:
     """One message."""
     what = f"message {row['id']}"
-    return codec.convert({**row, "body": _json(row, "body", what)}, port.MessageRow, what)
+    return codec.convert({**row, "body": _large(row, "body", what)}, port.MessageRow, what)
 
 
 def read_events(rows: Iterable[Row], after: int, limit: int) -> list[Recorded]:
@@ -203,7 +208,7 @@ def read_append(row: Row) -> list[Recorded]:
     written = row["format"]
     try:
         events = codec.decode_events(
-            str(row["type"]), _str(row, "data", what), written if isinstance(written, int) else 0
+            str(row["type"]), _str(row, "data", what), str(row["run_id"]), written if isinstance(written, int) else 0
         )
     except Unreadable as error:
         raise Unreadable(f"{what}: {error}") from error
@@ -231,6 +236,15 @@ def _str(row: Row, name: str, what: str) -> str:
 
 def _json(row: Row, name: str, what: str) -> bytes | None:
     return None if row[name] is None else codec.json_text(_str(row, name, what), f"{name} of {what}")
+
+
+def _large(row: Row, name: str, what: str) -> bytes | None:
+    """JSON that may be packed."""
+    value = row[name]
+    if value is None:
+        return None
+    text = unpacked(value if isinstance(value, bytes) else _str(row, name, what), f"{name} of {what}")
+    return codec.json_text(text, f"{name} of {what}")
 
 
 def _flag(row: Row, name: str, what: str) -> bool:

@@ -5,7 +5,7 @@ Enumerations and flags are bound as plain text and numbers: sqlite3 looks for ad
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 
@@ -22,7 +22,6 @@ from surefoot.core.state import (
     Instant,
     Limits,
     Resolution,
-    Rules,
     Run,
     RunStatus,
     Signals,
@@ -36,6 +35,8 @@ from surefoot.errors import InvalidInput
 from surefoot.store import port
 
 Values = tuple[object, ...]
+Keep = Callable[[bytes], str | bytes]
+"""How a store keeps a text that may be large: one of packing.py."""
 
 _WORDS: dict[StrEnum, str] = {
     member: member.value
@@ -115,9 +116,10 @@ def _merged(first: port.StepView | None, then: port.StepView) -> port.StepView:
 class _Builder:
     """Collects the rows of one decision."""
 
-    def __init__(self, run: Run, at: Instant) -> None:
+    def __init__(self, run: Run, at: Instant, keep: Keep) -> None:
         self.run = run
         self.at = at
+        self.keep = keep
         self.written = Written({}, [], [])
 
     def add(self, query: str, *values: object) -> None:
@@ -129,17 +131,10 @@ class _Builder:
             if step is not old:
                 self._step(step, old, payloads.views.pop(step.id, None))
         for view in payloads.views.values():
-            self.add(
-                "step_view",
-                _text(view.safe_input),
-                _text(view.safe_output),
-                self.at.wall,
-                self.run.tenant_id,
-                view.step_id,
-            )
+            self.add("step_view", *_views(view, self.keep), self.at.wall, self.run.tenant_id, view.step_id)
 
     def _step(self, step: Step, old: Step | None, view: port.StepView | None) -> None:
-        changing = _step_values(step, view, self.at.wall)
+        changing = (*_step_values(step, self.run.id), *_views(view, self.keep), self.at.wall)
         if old is None:
             run = self.run
             self.add(
@@ -202,7 +197,7 @@ class _Builder:
         if body is not None:
             self.add(
                 "message_insert", run.tenant_id, event.message_id, run.conversation_id, run.id, step_id, call_id,
-                position, event.role, _text(body.body), wall, wall,
+                position, event.role, self.keep(body.body), wall, wall,
             )  # fmt: skip
         elif position is not None:
             placed = (position, run.id, step_id, call_id, wall, run.tenant_id, event.message_id, run.conversation_id)
@@ -215,7 +210,7 @@ class _Builder:
         if events:
             self.add(
                 "event_insert", run.tenant_id, run.id, run.event_sequence, len(events), run.version, codec.EVENTS,
-                at.mono, codec.FORMAT, codec.encode_events(events), at.wall,
+                at.mono, codec.FORMAT, codec.encode_events(events, run.id), at.wall,
             )  # fmt: skip
 
     def others(self, payloads: _Payloads) -> None:
@@ -237,19 +232,19 @@ class _Builder:
             self.written.result = _text(payloads.result.result)
 
 
-def append_rows(append: port.Append) -> Written:
+def append_rows(append: port.Append, keep: Keep) -> Written:
     """The rows of an append, beside its guard. Raises InvalidInput for a text that is not UTF-8 or lacks its event."""
     before, after = append.before, append.after
-    build = _Builder(after, append.at)
+    build = _Builder(after, append.at, keep)
     if after.ended and after.talks:
         build.add("conversation_position", after.next_position, append.at.wall, after.tenant_id, after.conversation_id)
     return _filled(build, before, append.events, append.payloads)
 
 
-def create_rows(create: port.Create) -> Written:
+def create_rows(create: port.Create, keep: Keep) -> Written:
     """The rows of a new run, beside the run's own. Raises InvalidInput as `append_rows` does."""
     after, wall = create.after, create.at.wall
-    build = _Builder(after, create.at)
+    build = _Builder(after, create.at, keep)
     if create.new_conversation and after.talks:
         build.add("conversation_insert", after.tenant_id, after.conversation_id, after.next_position, wall, wall)
     elif after.ended and after.talks:
@@ -338,16 +333,26 @@ def state_values(run: Run) -> Values:
     return (_WORDS[run.status], run.error_code, ready_at, wake_at, run.agent_version, _limits(run.limits), signals)
 
 
-def _step_values(step: Step, view: port.StepView | None, wall: float) -> Values:
+def _step_values(step: Step, run_id: str) -> Values:
+    key: str | None = step.operation_key
+    if key == f"{run_id}:{step.id}":
+        # As it is in most steps, and read_step knows it.
+        key = None
     return (
-        _WORDS[step.status], _rules(step.rules), step.tool_name, step.tool_version, step.call_id, step.position,
-        step.operation_key, step.input_hash, step.input_ref, step.target, step.credential, step.account,
+        _WORDS[step.status], codec.encode_rules(step.rules), step.tool_name, step.tool_version, step.call_id,
+        step.position, key, step.input_hash, step.input_ref, step.target, step.credential, step.account,
         step.owner_step_id, step.action_id, step.external_resource_id, step.resource_url, _word(step.resolution),
         step.error_code, step.purpose, step.attempt, step.not_before, step.doubt_since, step.look_at, step.looks,
         step.sweep, int(step.person_absent), int(step.answered),
-        codec.encode_value(step.receipts) if step.receipts else "[]", _text(view.safe_input) if view else None,
-        _text(view.safe_output) if view else None, wall,
+        codec.encode_value(step.receipts) if step.receipts else "[]",
     )  # fmt: skip
+
+
+def _views(view: port.StepView | None, keep: Keep) -> Values:
+    if view is None:
+        return (None, None)
+    given, made = view.safe_input, view.safe_output
+    return (None if given is None else keep(given), None if made is None else keep(made))
 
 
 def _attempt_values(attempt: Attempt, wall: float) -> Values:
@@ -368,11 +373,6 @@ def _text(data: bytes | None) -> str | None:
 
 def _queued(ids: tuple[str, ...]) -> str:
     return codec.encode_value(ids) if ids else "[]"
-
-
-@lru_cache(maxsize=256)
-def _rules(rules: Rules) -> str:
-    return codec.encode_value(rules)
 
 
 @lru_cache(maxsize=256)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from surefoot.core.ids import run_of_step
 from surefoot.core.state import Instant, Run
 from surefoot.errors import Conflict, SurefootError
+from surefoot.store.packing import for_text
 from surefoot.store.port import Append, Create
 from surefoot.store.postgres.failures import Spoiled, invalid
 from surefoot.store.postgres.link import Link
@@ -44,7 +45,7 @@ class AppendJob(Decision[None]):
         run = append.after
         self._append = append
         self._touched = touched
-        written = append_rows(append)
+        written = append_rows(append, for_text)
         self.run_id = run.id
         self.keys = frozenset((run.id, run.conversation_id))
         self.rows = _parts(written)
@@ -79,7 +80,7 @@ class CreateJob(Decision[str]):
         super().__init__()
         run = create.after
         self._create = create
-        written = create_rows(create)
+        written = create_rows(create, for_text)
         self.run_id = run.id
         self.keys = frozenset((run.id, run.conversation_id))
         self.rows = _parts(written)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from surefoot.core.ids import run_of_step
 from surefoot.core.state import Run
+from surefoot.store.packing import for_blob
 from surefoot.store.port import Append, Create
 from surefoot.store.refusals import (
     check_conversation,
@@ -36,7 +37,7 @@ class AppendJob(Job[None]):
         self.run_id = append.after.id
         self._touched = touched
         self._append = append
-        self._written = append_rows(append)
+        self._written = append_rows(append, for_blob)
 
     def write(self, tx: Transaction) -> None:
         """Guard first; a guard that does not hold says which part of it."""
@@ -63,7 +64,7 @@ class CreateJob(Job[str]):
         self._create = create
         self._owner = owner
         self._record_owner = record_owner
-        self._written = create_rows(create)
+        self._written = create_rows(create, for_blob)
 
     def write(self, tx: Transaction) -> str:
         """Look first: this transaction is the only writer, so what is looked at stays.

@@ -809,7 +809,7 @@ SELECT * FROM attempt WHERE tenant_id = :tenant_id AND step_id = :step_id ORDER 
 -- name: step_by_operation_key
 -- The step that owns a key: the holder of a business key, else the step whose id the key ends with.
 SELECT * FROM step
-WHERE tenant_id = :tenant_id AND operation_key = :operation_key AND id = coalesce(
+WHERE tenant_id = :tenant_id AND coalesce(operation_key, run_id || ':' || id) = :operation_key AND id = coalesce(
     (SELECT step_id FROM operation_key WHERE tenant_id = :tenant_id AND operation_key = :operation_key),
     :step_id::text COLLATE "C"
 )

@@ -640,7 +640,7 @@ SELECT *, CASE WHEN safe_output = '' THEN (
     WHERE message.tenant_id = step.tenant_id AND message.call_id = step.call_id AND message.role = 'tool_result'
 ) END AS told
 FROM step
-WHERE tenant_id = :tenant_id AND operation_key = :operation_key AND id = coalesce(
+WHERE tenant_id = :tenant_id AND coalesce(operation_key, run_id || ':' || id) = :operation_key AND id = coalesce(
     (SELECT step_id FROM operation_key WHERE tenant_id = :tenant_id AND operation_key = :operation_key), :step_id
 )
 

@@ -48,6 +48,7 @@ def test_the_events_of_an_append_come_back_whatever_their_texts_look_like(
     made: list[ev.AnyEvent], run_id: str, text: str
 ) -> None:
     name = run_id.removeprefix("run_")
+    text += f"step_{name}_"
     made += [
         ev.StepCreated(text, 1, StepType.tool_call, Rules(EffectClass.read), text, None, name, None, run_id, text),
         ev.MessageAppended(f"msg_{name}_1", f"{name},null{text}", 1, f"step_{name}_00001"),
@@ -122,7 +123,7 @@ def test_older_formats_are_lifted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # One of each kind, as it is stored: a field that moves, or a number that is given anew, makes other events of old ones.
 STORED: Mapping[str, ev.AnyEvent] = {
-    '1,["run_\x01","t","c","a","1","agent",0,"ann",{}\x02]': ev.RunStarted(
+    '1,["run_\x01","t","c","a","1","agent",0,"ann",{}\x03]': ev.RunStarted(
         "run_7k", "t", "c", "a", "1", "agent", 0, "ann"
     ),
     '2,["running","reconciling"]': ev.RunStatusChanged(RunStatus.running, RunStatus.reconciling),
@@ -141,7 +142,7 @@ STORED: Mapping[str, ev.AnyEvent] = {
         "s", 1, "e", "u", Resolution.found, True, 1, 2, 3, "compact"
     ),
     '13,["s","c",1,"refused","found"]': ev.StepFailed("s", "c", 1, AttemptEnd.refused, Resolution.found),
-    '14,["s"]': ev.StepGivenUp("s"),
+    '14,["\x0200001"]': ev.StepGivenUp("step_7k_00001"),
     '15,["s",1,"applied","c"]': ev.AttemptEnded("s", 1, AttemptEnd.applied, "c"),
     '16,["s","found","r",true,1.0,"e"]': ev.LookupAnswered("s", "found", "r", True, 1.0, "e"),
     '17,["s","lookup","found",1,"r","u"]': ev.EvidenceRecorded("s", "lookup", "found", 1, "r", "u"),
@@ -185,7 +186,7 @@ def test_defaults_of_rules_are_a_part_of_what_is_stored() -> None:
 DAMAGED = ("[", "{}", "[1]", "[3,[],3]", '["3",[]]', "[true,[]]", "[28,[]]", "[3,[1]]", "[3,{}]", "[14,[]]", "[14,[1]]")
 
 
-@pytest.mark.parametrize("data", [*DAMAGED, "[3,[]]\x01", "[\x03]"])
+@pytest.mark.parametrize("data", [*DAMAGED, "[3,[]]\x01", "[\x04]", "[\x02]"])
 def test_c044_a_list_of_events_that_cannot_be_read_is_an_error(data: str) -> None:
     with pytest.raises(Unreadable):
         codec.decode_events(codec.EVENTS, data, "run_1")

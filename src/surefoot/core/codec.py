@@ -39,7 +39,7 @@ _BY_NUMBER: Mapping[int, type[AnyEvent]] = {number: shape for shape, number in N
 
 # JSON holds no control character as it is, so a mark is never a part of what it stands in: what is put in for it gives
 # back every text, also one that a user chose to look like a mark or like an id.
-_RUN, _NONE, _NULL = "\x01", "\x02", ",null"
+_RUN, _STEP, _NONE, _NULL = "\x01", "\x02", "\x03", ",null"
 
 Upcast = Callable[[dict[str, object]], dict[str, object]]
 UPCASTS: Mapping[tuple[str, int], Upcast] = {}
@@ -67,8 +67,10 @@ def encode_events(events: Sequence[AnyEvent], run_id: str) -> str:
     for event in events:
         listed += (NUMBERS[type(event)], astuple(event))
     text, name = _encoder.encode(listed).decode(), _name(run_id)
-    # Faster than `replace`, which counts first.
-    return (_RUN.join(text.split(name)) if name else text).replace(_NULL, _NONE)
+    if name:
+        # Faster than `replace`, which counts first.
+        text = _RUN.join(_STEP.join(text.split(f"step_{name}_")).split(name))
+    return text.replace(_NULL, _NONE)
 
 
 def decode_events(kind: str, data: str, run_id: str, written: int = FORMAT) -> list[AnyEvent]:
@@ -78,7 +80,8 @@ def decode_events(kind: str, data: str, run_id: str, written: int = FORMAT) -> l
     _check_format(kind, written)
     if written < 3:
         return [_event(raw, None, written, UPCASTS) for raw in decode_value(data, list[dict[str, object]], "events")]
-    text = data.replace(_NONE, _NULL).replace(_RUN, _name(run_id))
+    name = _name(run_id)
+    text = data.replace(_NONE, _NULL).replace(_RUN, name).replace(_STEP, f"step_{name}_")
     listed = decode_value(text, list[object], "events")
     if len(listed) % 2:
         raise Unreadable("events end in the middle of one; run `surefoot doctor`")

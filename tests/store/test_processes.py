@@ -134,6 +134,25 @@ async def test_a_killed_worker_whose_lease_is_over_is_known_to_be_dead(bench: Sq
     assert taken is not None and taken.owner_died
 
 
+async def test_a_worker_that_was_killed_while_it_was_idle_is_counted_no_more(bench: SqliteBench, start: Start) -> None:
+    store = await bench.open()
+    helper, other = start(), start()
+    for number, one in enumerate((helper, other), 1):
+        assert await one.tell("open") == "open"
+        assert await one.tell("create", number, f"w{number}", 30) == "created"
+        await store.release(TENANT, names(number)[0], 1)
+        await store.block(TENANT, names(number)[0], None, "unknown_tool")
+    helper.kill()
+    assert await store.claim(TENANT, "w3", AGENTS, 30.0, 10) == []
+    assert (await store.counts(TENANT)).workers == 1
+    assert not [name for name in os.listdir(store.path + ".workers") if name.startswith("w1")]
+    other.kill()
+    assert await store.claim(TENANT, "w3", AGENTS, 30.0, 10) == []
+    bench.clock.advance(31.0)
+    assert await store.claim(TENANT, "w3", AGENTS, 30.0, 10) == []
+    assert (await store.counts(TENANT)).workers == 0
+
+
 async def test_a_forked_child_keeps_its_workers_lock(bench: SqliteBench, start: Start) -> None:
     store = await bench.open()
     helper = start()

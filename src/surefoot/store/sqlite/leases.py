@@ -18,6 +18,8 @@ from surefoot.store.sqlite.writer import Transaction
 
 PROOF_SECONDS = 0.1
 """The locks of lease owners are looked at no more often than this, save when a run is about to be taken."""
+IDLE_PROOF_SECONDS = 30.0
+"""The locks of workers that hold no lease are looked at no more often than this."""
 
 
 class Workers:
@@ -31,6 +33,7 @@ class Workers:
         self._host = os.uname().nodename
         self._locks: dict[str, lock.Lock] = {}
         self._looked_at = float("-inf")
+        self._all_looked_at = float("-inf")
 
     def owner(self, worker_id: str) -> str:
         """The name under which this process holds leases for a worker; takes the worker's lock the first time."""
@@ -61,14 +64,19 @@ class Workers:
         """Whether the locks were not looked at for PROOF_SECONDS."""
         return self._clock.now().mono - self._looked_at >= PROOF_SECONDS
 
-    def dead(self) -> list[str]:
-        """Owners of leases whose processes are gone for certain and of whom that is not noted yet.
+    def dead(self, *, also_idle: bool = False) -> list[str]:
+        """Owners of leases whose processes are gone for certain and of whom that is not noted yet. With `also_idle`,
+        now and then, also workers that hold no lease: nobody else would ever take them out.
 
         A lock that is free stays free: the names of locks are used once.
         """
         self._looked_at = self._clock.now().mono
+        whole = also_idle and self._looked_at - self._all_looked_at >= IDLE_PROOF_SECONDS
+        if whole:
+            self._all_looked_at = self._looked_at
         own = {held.owner for held in self._locks.values()}
-        rows = self._file.all("worker_owners", {"host": self._host, "boot_id": self._clock.boot_id()})
+        query = "worker_all" if whole else "worker_owners"
+        rows = self._file.all(query, {"host": self._host, "boot_id": self._clock.boot_id()})
         return [
             str(row["id"]) for row in rows if row["id"] not in own and lock.is_free(self._folder, str(row["lock_name"]))
         ]

@@ -154,9 +154,9 @@ class SqliteStore(SqliteAccess):
             # A worker that has nothing to write would never hear that others work on another file.
             self._file.check_place()
             self._file.check_schema(self._migrations)
-            dead = self._workers.dead() if self._workers.due() else []
+            dead = self._workers.dead(also_idle=True) if self._workers.due() else []
             found = bool(dead) or bool(leases.candidates(self._file, tenant_id, agents, self._clock.now(), 1))
-            return (self._workers.dead() if found else []), found
+            return (list(dict.fromkeys([*dead, *self._workers.dead()])) if found else []), found
 
         dead, found = await self._read(look)
         if not found:
@@ -166,7 +166,7 @@ class SqliteStore(SqliteAccess):
             self._workers.note_dead(tx, dead)
             return leases.candidates(tx.file, tenant_id, agents, tx.clock.now(), limit)
 
-        return await self._take(tenant_id, worker_id, lease_s, choose)
+        return await self._take(tenant_id, worker_id, lease_s, choose, forget=bool(dead))
 
     async def claim_one(self, tenant_id: str, run_id: str, worker_id: str, lease_s: float) -> Claimed | None:
         """Take the lease of one run. Raises NotFound."""
@@ -180,7 +180,13 @@ class SqliteStore(SqliteAccess):
         return taken[0] if taken else None
 
     async def _take(
-        self, tenant_id: str, worker_id: str, lease_s: float, choose: Callable[[Transaction], list[str]]
+        self,
+        tenant_id: str,
+        worker_id: str,
+        lease_s: float,
+        choose: Callable[[Transaction], list[str]],
+        *,
+        forget: bool = False,
     ) -> list[Claimed]:
         owner = self._workers.owner(worker_id)
 
@@ -189,7 +195,8 @@ class SqliteStore(SqliteAccess):
             taken = [claimed for claimed in answers if claimed is not None]
             if taken:
                 self._workers.record(tx, worker_id)
-            return taken, leases.forget_dead(tx) if any(claimed.owner_died for claimed in taken) else []
+            gone = forget or any(claimed.owner_died for claimed in taken)
+            return taken, leases.forget_dead(tx) if gone else []
 
         taken, locks = await self._call(write)
         if taken:

@@ -515,6 +515,10 @@ SELECT worker.id, worker.lock_name FROM worker
 WHERE worker.host = :host AND worker.boot_id = :boot_id AND worker.dead_at IS NULL
     AND EXISTS (SELECT 1 FROM run WHERE run.lease_owner = worker.id)
 
+-- name: worker_all
+-- The same with workers that hold no lease.
+SELECT id, lock_name FROM worker WHERE host = :host AND boot_id = :boot_id AND dead_at IS NULL
+
 -- name: worker_dead
 -- A worker's lock is free: all its processes are gone. Guard: not noted before.
 UPDATE worker SET dead_at = :now, updated_at = :wall WHERE id = :id AND dead_at IS NULL

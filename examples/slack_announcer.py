@@ -18,13 +18,16 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 SECONDS_OFF_MAX = 300
 TEXT_CHARACTERS_MAX = 2_000
+SECTION_CHARACTERS_MAX = 3_000
+"""Slack refuses a message with a longer section, whole: a question would never arrive."""
 
 
-def is_signed(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> bool:
+def is_signed(secret: str, headers: Mapping[str, str] | Message, body: bytes, now: float) -> bool:
     """Whether surefoot has signed this body within the last minutes (standardwebhooks.com)."""
     stamp = headers.get("webhook-timestamp", "")
     if not stamp.isdigit() or abs(int(stamp) - now) > SECONDS_OFF_MAX:
@@ -41,6 +44,7 @@ def slack_message(told: Mapping[str, object]) -> dict[str, object]:
     action = data["action"]
     preview = action["preview"]
     what = f"*{_escaped(preview['text'])}*\n{_escaped(preview['tool'])} → {_escaped(preview.get('target') or '')}"
+    what = what[:SECTION_CHARACTERS_MAX]
     arguments = json.dumps(preview["arguments"], ensure_ascii=False, indent=1)[:TEXT_CHARACTERS_MAX]
     return {
         "text": f"{preview['text']} {data['url']}",
@@ -78,7 +82,7 @@ def server(port: int, secret: str, send: Callable[[Mapping[str, object]], None])
         def do_POST(self) -> None:
             body = self.rfile.read(min(int(self.headers.get("Content-Length", "0")), 1_000_000))
             name = self.headers.get("webhook-id", "")
-            if not is_signed(secret, dict(self.headers), body, time.time()):
+            if not is_signed(secret, self.headers, body, time.time()):
                 return self._end(401)
             if name not in told:
                 try:

@@ -228,6 +228,12 @@ def _example() -> ModuleType:
     return module
 
 
+def test_the_example_for_slack_sends_no_section_that_slack_refuses() -> None:
+    preview = {"text": "Why? & " * 800, "tool": "ask_person", "target": "t" * 5_000, "arguments": {"q": "&" * 9_000}}
+    message = _example().slack_message({"data": {"action": {"preview": preview}, "url": "https://agents.example/l"}})
+    assert max(len(block["text"]["text"]) for block in message["blocks"] if "text" in block) <= 3_000
+
+
 async def test_the_example_for_slack_takes_what_we_send(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Mapping[str, object]] = []
     example = _example()

@@ -153,8 +153,8 @@ class Surefoot(Decisions):
             self._undoing.begin()
 
     def _tell(self, line: str) -> None:
-        # A line that cannot be written (a full disk, a pipe that nobody reads) is no reason to stop driving runs.
-        with contextlib.suppress(OSError, ValueError):
+        # A line that cannot be written (a full disk, a broken handler) is no reason to stop driving runs.
+        with contextlib.suppress(Exception):
             self._log(self.redactor.text(line))
 
     async def __aexit__(

@@ -1,0 +1,39 @@
+"""What a program's own log does with a line is no reason to stop driving runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from surefoot import Agent, Surefoot
+from surefoot.agent.model import ModelRequest, ModelResponse
+
+
+class Moody:
+    """Fails once in a way that nobody knows, then answers."""
+
+    name = "moody"
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """Answer the second time."""
+        self.asked += 1
+        if self.asked == 1:
+            raise KeyError("what nobody knows")
+        return ModelResponse("Fine.")
+
+
+@pytest.mark.parametrize("problem", [RuntimeError("the handler is broken"), BlockingIOError(), KeyError("line")])
+async def test_a_log_that_fails_stops_no_run(store_url: str, problem: Exception) -> None:
+    lines: list[str] = []
+
+    def log(line: str) -> None:
+        lines.append(line)
+        raise problem
+
+    model = Moody()
+    async with Surefoot(store_url, [Agent("moody", model)], worker=True, log=log) as sf:
+        run = await sf.wait((await sf.start("moody", "Go.")).id, timeout=20)
+    assert (run.status, model.asked) == ("completed", 2)
+    assert len(lines) == 1 and "KeyError" in lines[0]

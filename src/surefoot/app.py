@@ -174,7 +174,7 @@ class Surefoot(Decisions):
         if self._worker is not None:
             await self._worker.stop(grace_seconds)
             self._worker = None
-        await close_models(self._models)
+        await close_models(self._models, self._tell)
         if self._ctx is not None:
             await self._ctx.store.close()
             self._ctx = None

@@ -1,4 +1,4 @@
-"""What a program's own log does with a line is no reason to stop driving runs."""
+"""What a program's own log and model do is no reason to stop driving runs, or to leave a store open."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from surefoot import Agent, Surefoot
 from surefoot.agent.model import ModelRequest, ModelResponse
+from surefoot.errors import StoreUnavailable
 
 
 class Moody:
@@ -37,3 +38,21 @@ async def test_a_log_that_fails_stops_no_run(store_url: str, problem: Exception)
         run = await sf.wait((await sf.start("moody", "Go.")).id, timeout=20)
     assert (run.status, model.asked) == ("completed", 2)
     assert len(lines) == 1 and "KeyError" in lines[0]
+
+
+class Open(Moody):
+    """Cannot be closed."""
+
+    async def aclose(self) -> None:
+        """Fail."""
+        raise RuntimeError("it stays open")
+
+
+async def test_a_model_that_cannot_be_closed_leaves_no_store_open(store_url: str) -> None:
+    lines: list[str] = []
+    async with Surefoot(store_url, [Agent("moody", Open())], worker=True, log=lines.append) as sf:
+        store = sf.store
+        await sf.wait((await sf.start("moody", "Go.")).id, timeout=20)
+    assert any("closing the model moody failed" in line for line in lines)
+    with pytest.raises(StoreUnavailable, match="is closed"):
+        await store.run_ids(sf.tenant)

@@ -41,11 +41,14 @@ def resolve_model(name_or_model: str | Model, secrets: SecretSource) -> Model:
     )
 
 
-async def close_models(models: dict[str, tuple[Model, ...]]) -> None:
-    """Close those that can be closed, and forget them all."""
+async def close_models(models: dict[str, tuple[Model, ...]], log: Callable[[str], None]) -> None:
+    """Close those that can be closed, and forget them all. A model that cannot keeps nothing else open."""
     for model in itertools.chain(*models.values()):
         if (closing := getattr(model, "aclose", None)) is not None:
-            await closing()
+            try:
+                await closing()
+            except Exception as problem:
+                log(f"closing the model {model.name} failed ({type(problem).__name__})")
     models.clear()
 
 

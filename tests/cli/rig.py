@@ -80,6 +80,7 @@ def _agent(name, tool, call, words):
 
 writer = _agent("writer", post_note, ("post_note", {"text": "hello"}), "Written.")
 hurried = _agent("hurried", post_soon, ("post_soon", {"text": "hello"}), "Written.")
+inventor = Agent(name="inventor", model=FakeModel([[("\\x1b[2Jpost\\nnote\\u202e", {})], "Well."]))
 sly = _agent("sly", post_note, ("post_note", {"text": "rm \\u202e -rf\\u200b /"}), "Written.")
 shouter = _agent("shouter", shout.using(settle=0.1), ("shout", {"text": "hi"}), "Shouted.")
 gatekeeper = _agent("gatekeeper", wait_for_gate, ("wait_for_gate", {}), "Through.")

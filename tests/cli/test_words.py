@@ -11,6 +11,7 @@ from surefoot.core import events as ev
 from surefoot.core.people import CHOICES
 from surefoot.core.state import ActionKind, RunStatus, StepStatus
 from surefoot.vocabulary import EVENTS, LANGUAGES, NEXT, TEXTS, event_text, language_of, text_of
+from tests.cli.rig import Cli
 
 TAGS = {str(kind.__struct_config__.tag) for kind in ev.AnyEvent.__args__}
 
@@ -83,3 +84,14 @@ def test_columns_are_aligned_also_with_wide_characters() -> None:
 def test_texts_of_others_cannot_move_the_cursor() -> None:
     assert shown("a\x1b[2Jb\u202ec\r") == "a⟦U+001B⟧[2Jb⟦U+202E⟧c⟦U+000D⟧"
     assert cut("one\ntwo " * 30).count("\n") == 0 and cut("x" * 100).endswith("…")
+
+
+def test_a_tool_that_a_model_invented_moves_no_cursor(cli: Cli) -> None:
+    run_id = cli.start("inventor")
+    said = cli.work("inventor").err
+    for words in (("runs", "show", run_id, "--messages"), ("runs", "watch", run_id), ("runs", "list"), ("doctor",)):
+        told = cli.run(*words)
+        assert told.code == 0
+        said += told.out + told.err
+    assert "⟦U+001B⟧[2Jpost" in said
+    assert "\x1b" not in said and "\u202e" not in said and "\nnote" not in said

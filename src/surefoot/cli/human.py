@@ -61,7 +61,7 @@ def _next(run: RunSnapshot, language: str) -> str:
 
 
 def _step_row(step: StepView) -> tuple[str, ...]:
-    name = step.tool_name or step.type
+    name = cut(shown(step.tool_name or step.type))  # a model may have invented it
     tries = str(step.attempt) if step.attempt else ""
     return (str(step.sequence), name, step.status, tries, cut(shown(_step_text(step)), 120))
 
@@ -77,7 +77,7 @@ def _print_doubt(out: Output, step: StepView) -> None:
     if not step.evidence:
         return
     out.line()
-    out.line(f"  step {step.sequence}, operation {step.operation_key}")
+    out.line(f"  step {step.sequence}, operation {shown(step.operation_key)}")
     out.table([_evidence_row(e) for e in step.evidence], "    ")
 
 
@@ -188,8 +188,8 @@ def print_messages(out: Output, messages: Iterable[MessageView]) -> None:
 
 
 def timed(event: RunEvent, line: str) -> str:
-    """A line of a run's story with its time."""
-    return f"{clock_time(event.at)}  {shown(line)}"
+    """A line of a run's story with its time. It stays one line: what a model wrote must not look like another."""
+    return f"{clock_time(event.at)}  {shown(line)}".replace("\n", "⟦U+000A⟧")
 
 
 def print_what_next(out: Output, run: RunSnapshot) -> None:

@@ -183,7 +183,9 @@ async def cancel(found: argparse.Namespace, settings: Settings, out: Output) -> 
     out.line(f"{run.id}  {run.display.text}: nothing more is sent")
     if steps:
         out.line("  may have been sent, and is looked up by any worker:")
-        rows = [(str(s.sequence), s.tool_name or s.type, s.operation_key or "", shown(s.display.text)) for s in steps]
+        rows = [
+            (str(s.sequence), s.tool_name or s.type, shown(s.operation_key or ""), shown(s.display.text)) for s in steps
+        ]
         out.table(rows, "    ")
     else:
         out.line("  no call was under way")

@@ -118,6 +118,8 @@ def test_wrong_use_is_refused_before_anything_is_asked(cli: Cli, web: Served) ->
         assert (cli.json(*words).code, cli.json(*words).error) == (2, "wrong_use"), words
     for url in ("127.0.0.1:8100", "ftp://x", "http://"):
         assert cli.json("runs", "list", "--url", url).error == "bad_setting"
+    named = cli.json("runs", "list", "--url", "http://anna:hunter2@127.0.0.1:8100")
+    assert named.error == "bad_setting" and "hunter2" not in named.out + named.err
 
 
 PLACE = "https://agents.example"

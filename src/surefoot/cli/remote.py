@@ -91,6 +91,9 @@ class Remote:
         self, url: str, token: str | None, language: str, note: Callable[[str], None], doors: Doors | None = None
     ) -> None:
         place = urlsplit(url)
+        if place.username is not None:
+            # It would stand in a header and in messages, and servers of surefoot take no password.
+            raise InvalidInput("--url holds a user or a password: leave it out, and give --token", code="bad_setting")
         if place.scheme not in ("http", "https") or not place.netloc or place.query:
             raise InvalidInput(
                 f"--url is {url!r}: give the address of a server, http://127.0.0.1:8100", code="bad_setting"

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from surefoot import Surefoot
-from surefoot.server.meters import CountsKept
+from surefoot import Found, Operation, Receipt, Surefoot, effects, tool
+from surefoot.server.meters import CountsKept, EvidenceTotals
 from surefoot.server.metrics import MEDIA_TYPE
 from surefoot.store.access import Counts
 from surefoot.testing.clock import ManualClock
 from surefoot.testing.world import TOKEN
 from tests.identity.rig import SECRET, Rig, rig_of, token_of
 from tests.places import Place
+from tests.support import eventually
 
 OPERATE = Path(__file__).parents[2] / "docs" / "operate.md"
 Values = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -114,6 +117,38 @@ async def test_counting_never_takes_more_than_a_small_part_of_the_time(
                 assert (await kept.read(sf.store, sf.tenant, clock)).runs == {}
                 clock.advance(1.0)
             assert fewest <= counted <= most
+
+
+@tool(effect=effects.opaque)
+async def ring(op: Operation) -> Receipt:
+    """Ring a bell."""
+    return Receipt(resource_id="1")
+
+
+async def test_evidence_is_counted_once_whoever_asks_at_the_same_time(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Surefoot(place.url, log=lambda line: None) as sf:
+        await sf.perform(ring.call(), key="a")
+        await sf.report("ring:a", Found(Receipt(resource_id="2")))
+        totals, go_on, count, asked = EvidenceTotals(), asyncio.Event(), sf.store.evidence_counts, 0
+
+        async def late(tenant_id: str, after: int) -> tuple[int, Mapping[tuple[str, str], int]]:
+            nonlocal asked
+            found = await count(tenant_id, after)
+            asked += 1
+            await go_on.wait()
+            return found
+
+        monkeypatch.setattr(sf.store, "evidence_counts", late)
+        first = asyncio.ensure_future(totals.read(sf.store, sf.tenant))
+        await eventually(lambda: asked == 1)
+        await sf.report("ring:a", Found(Receipt(resource_id="3")))
+        second = asyncio.ensure_future(totals.read(sf.store, sf.tenant))
+        await sf.store.changed(sf.store.change_count(), 0.2)  # time enough for a look that does not wait for the first
+        go_on.set()
+        await asyncio.gather(first, second)
+        assert await totals.read(sf.store, sf.tenant) == {("found", "report"): 2}
 
 
 async def test_readiness_reads_blocked_runs_only(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,14 +60,16 @@ class EvidenceTotals:
     def __init__(self) -> None:
         self._place = 0
         self._totals: Counter[tuple[str, str]] = Counter()
+        self._lock = asyncio.Lock()
 
     async def read(self, store: AccessStore, tenant: str) -> Counter[tuple[str, str]]:
-        """The totals now."""
-        place, new = await store.evidence_counts(tenant, self._place)
-        if place > self._place:
-            self._place = place
-            self._totals.update(dict(new))
-        return self._totals
+        """The totals now. One look at a time: two that began at one place would count what they share twice."""
+        async with self._lock:
+            place, new = await store.evidence_counts(tenant, self._place)
+            if place > self._place:
+                self._place = place
+                self._totals.update(dict(new))
+            return self._totals
 
 
 class Measured:

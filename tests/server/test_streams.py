@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from surefoot import Agent, Surefoot
+from surefoot import Agent, Found, Receipt, Surefoot
 from surefoot.server import streams
 from surefoot.server.running import listen
 from tests.places import Place
@@ -49,6 +49,23 @@ async def test_a_stream_tells_everything_and_ends_behind_the_terminal_event(plac
         again = await Connection.open(at.running.url, run_id, events[-2].id or 0)
         assert [f.data["type"] for f in await again.rest() if isinstance(f.data, dict) and f.id] == ["run_completed"]
         assert (await Connection.open(at.running.url, run_id, events[-1].id or 0)).status == 204
+
+
+async def test_what_is_settled_behind_the_end_is_told_though_somebody_is_still_reading_the_end(
+    place: Place, outside: Outside
+) -> None:
+    async with house(place, [outside.agent("jotter", [("jot", {"text": "a"})], "Done.")]) as at:
+        run = await at.sf.wait((await at.sf.start("jotter", "Go")).id, timeout=20)
+        of_tenant, end = streams.Streams(at.sf), run.last_event_sequence
+        with of_tenant.reading(run.id, 0, end) as slow:
+            while await slow.next() is not None:
+                assert not slow.gone
+            key = next(step.operation_key for step in run.steps if step.operation_key is not None)
+            assert await at.sf.report(key, Found(Receipt(resource_id="another")))
+            now = (await at.sf.snapshot(run.id)).last_event_sequence
+            with of_tenant.reading(run.id, end, now) as late:
+                told = await late.next()
+                assert told is not None and f"id: {now}".encode() in told
 
 
 async def test_text_is_told_as_it_is_written_and_has_no_id(place: Place, outside: Outside) -> None:

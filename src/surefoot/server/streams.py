@@ -254,7 +254,8 @@ class Streams:
         if self._count >= READERS_MAX:
             raise Problem(503, "too_many_streams", f"{READERS_MAX} clients read already; read pages instead")
         feed = self._feeds.get(run_id)
-        if feed is None or feed.failed:
+        if feed is None or feed.failed or (feed.ended and feed.tail < tail):
+            # A feed that has ended follows no longer, though something was settled behind the run's end.
             feed = self._feeds[run_id] = Feed(self._sf, run_id, tail)
         reader = Reader(self._sf, run_id, feed, after)
         feed.readers.add(reader)

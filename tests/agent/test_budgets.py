@@ -93,6 +93,7 @@ async def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path: Path)
     await first.close()
     with contextlib.closing(sqlite3.connect(old)) as file, file:
         file.execute("ATTACH ? AS new", (str(new),))
+        file.execute("UPDATE new.step SET operation_key = run_id || ':' || id WHERE operation_key IS NULL")
         for (table,) in file.execute("SELECT name FROM main.sqlite_schema WHERE type = 'table'").fetchall():
             if table != "schema_migration" and not table.startswith("sqlite_"):
                 columns = ", ".join(row[1] for row in file.execute(f"PRAGMA main.table_info({table})"))

@@ -25,6 +25,7 @@ CHANGED_SHARE = 0.35
 AGENT_GONE_SHARE = 0.1
 PLAIN_SHARE = 0.06
 SCHEDULE_SHARE = 0.15
+KEPT_SHARE = 0.7
 ATTEMPTS_FEWER = 3
 
 Change = Literal["less", "fewer", "gated", "asks_more", "compared", "no_account", "business_key"]
@@ -52,6 +53,14 @@ class Code(msgspec.Struct, frozen=True):
 def whole_code(day: Day, version: str) -> Code:
     """Everything that there ever was, with the agents in one of their versions."""
     return Code(dict.fromkeys(AGENTS, version), frozenset(), {t.name: VERSIONS[-1] for t in common_tools(day)}, {}, {})
+
+
+def smaller_code(day: Day, version: str, dice: random.Random) -> Code:
+    """The same, but without some of the tools and agents: as of a worker that is not meant for all runs."""
+    whole = whole_code(day, version)
+    kept = {name: version for name, version in whole.tools.items() if dice.random() < KEPT_SHARE}
+    agents = {name: version for name, version in whole.agents.items() if dice.random() < KEPT_SHARE}
+    return Code({**agents, AGENTS[0]: version}, frozenset(), kept, {}, {})
 
 
 def draw_code(day: Day, dice: random.Random) -> Code:

@@ -25,7 +25,7 @@ from surefoot.testing.machine import Machine, Observer, Process, Stalled, When
 from surefoot.testing.simulation import event_hash
 from surefoot.testing.stage import Cast, Stage, Supervisor
 from surefoot.testing.story import world_with_pull
-from tests.day.code import VERSIONS, Code, agents_of_code, draw_code, schedules_of_code, whole_code
+from tests.day.code import VERSIONS, Code, agents_of_code, draw_code, schedules_of_code, smaller_code, whole_code
 from tests.day.deployed import Deployed, judge_deploys, seen_of_deploys
 from tests.day.laws import judge_day
 from tests.day.person import Person
@@ -67,7 +67,7 @@ def play_day(
     """The day of `seed`, which comes to rest `afterwards` seconds behind its end; the same seed gives the same day.
 
     With `deploys` each process has another code until the end of the day; then all that there ever was starts again,
-    which takes two workers at least.
+    which takes two workers at least, and beside them a further one that has not all of it.
     """
     day = draw_day(seed, runs=runs, seconds=seconds)
     story = _Story(seed, day, workers, afterwards, trace, deploys=deploys)
@@ -118,12 +118,14 @@ class _Story:
         return Cast(lambda: agents_of_code(day, self.model_dice(), code), schedules=schedules_of_code(day, code))
 
     def _code(self, process_name: str) -> Code:
-        """Another one for each; behind the day's end the workers share all that there ever was."""
+        """Another one for each; behind the day's end the workers share all that there ever was, but for the last."""
         program, _, count = process_name.partition(".")
-        if not count or ("worker" in program and self.machine.clock.elapsed >= self.day.seconds):
-            number = int(program.rpartition("-")[2]) if count else 1
-            return whole_code(self.day, VERSIONS[(number - 1) % len(VERSIONS)])
-        return draw_code(self.day, random.Random(f"{self.seed}:code:{process_name}"))
+        dice = random.Random(f"{self.seed}:code:{process_name}")
+        if count and not ("worker" in program and self.machine.clock.elapsed >= self.day.seconds):
+            return draw_code(self.day, dice)
+        number = int(program.rpartition("-")[2]) if count else 1
+        version = VERSIONS[(number - 1) % len(VERSIONS)]
+        return smaller_code(self.day, version, dice) if number > self._workers else whole_code(self.day, version)
 
     def play(self, stage: Stage) -> Played:
         stage.on_open = self._opened
@@ -156,7 +158,7 @@ class _Story:
         machine, trouble = self.machine, self.day.trouble
         workers = [
             Supervisor(machine, f"worker-{n + 1}", stage.worker(), restart_seconds=trouble.restart_seconds)
-            for n in range(self._workers)
+            for n in range(self._workers + self._deploys)
         ]
         person = Supervisor(machine, "person", stage.person(self.person.live), finite=True)
         havoc = Havoc(trouble, machine, self.world, workers, trouble_seconds=self.day.seconds)

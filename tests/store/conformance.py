@@ -751,6 +751,16 @@ class Leasing:
         assert await store.claim_one(TENANT, run.id, "w", 30.0) is not None
         assert (await store.run(TENANT, run.id)).blocked_code is None
 
+    async def test_blocked_runs_are_listed_by_reason_and_id(self, bench: Bench) -> None:
+        store = await bench.open()
+        runs = sorted([(await store.create(new_run(store, number))).id for number in (1, 2, 3)])
+        for run_id, code in zip(runs, ("unknown_tool", "unreadable", "unknown_tool"), strict=True):
+            await store.block(TENANT, run_id, None, code)
+        assert await store.blocked_runs(TENANT, "unknown_tool", "", 10) == [runs[0], runs[2]]
+        assert await store.blocked_runs(TENANT, "unknown_tool", "", 1) == [runs[0]]
+        assert await store.blocked_runs(TENANT, "unknown_tool", runs[0], 10) == [runs[2]]
+        assert await store.blocked_runs("another", "unknown_tool", "", 10) == []
+
     async def test_a_blocked_run_is_not_claimed(self, bench: Bench) -> None:
         store = await bench.open()
         run = await store.create(new_run(store))

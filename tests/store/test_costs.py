@@ -131,6 +131,7 @@ PLANS: Mapping[str, str] = {
     "messages_placed": "sqlite_autoindex_message_1 (tenant_id=? AND conversation_id=? AND position>?)",
     "messages_queued": "sqlite_autoindex_message_1 (tenant_id=? AND conversation_id=? AND position=?)",
     "evidence_of_run": "evidence_run (tenant_id=? AND run_id=?)",
+    "runs_blocked": "run_blocked (tenant_id=? AND blocked_code=?)",
     "count_runs_blocked": "run_blocked (tenant_id=? AND blocked_code>?)",
     "count_runs_over": "COVERING INDEX run_over (tenant_id=? AND status=?)",
     "announcements_due": "pending_action_waiting (tenant_id=? AND arrival>?)",

@@ -33,6 +33,11 @@ STOP_GRACE_SECONDS = 10.0
 LATE_LOOK_FRACTION = 1 / 12
 """Of a lease: how often a worker looks for leases that end soon while a renewal gets no answer."""
 FAILURE_PAUSE_SECONDS_MAX = 60.0
+UNKNOWN_TOOL = "unknown_tool"
+SET_ASIDE_SECONDS = 15.0
+"""So often a worker looks for runs that others have set aside for want of a tool which it has itself."""
+SET_ASIDE_MAX = 100
+"""Of them at one look; the next one goes on behind."""
 DRIVES_FAILED_MAX = 8
 """Drives of one run that fail in a row, by a bug and not by the store, before the run is set aside."""
 
@@ -70,6 +75,8 @@ class Worker:
         self._tasks: list[asyncio.Task[None]] = []
         self._drives: dict[Driver, asyncio.Task[None]] = {}
         self._failures: dict[str, int] = {}
+        self._set_aside = (0.0, "")
+        """When the next look at runs that were set aside is due, and behind which of them it begins."""
 
     # Life
 
@@ -147,7 +154,28 @@ class Worker:
         claimed = await self.ctx.store.claim(self.ctx.tenant_id, self.id, self._known(), self.ctx.lease_s, self.free)
         for one in claimed:
             await self.adopt(one)
+        await self._take_set_aside()
         return claimed
+
+    async def _take_set_aside(self) -> None:
+        """Take runs which a worker with other code has set aside for want of a tool, where this one has it.
+
+        Workers of two states of the code work side by side during a deploy, and longer: the one that cannot is no
+        reason for a run to stand still.
+        """
+        due, after = self._set_aside
+        now, store, tenant = self.ctx.store.now().mono, self.ctx.store, self.ctx.tenant_id
+        if now < due or self.free <= 0:
+            return
+        found = await store.blocked_runs(tenant, UNKNOWN_TOOL, after, SET_ASIDE_MAX)
+        self._set_aside = (now + SET_ASIDE_SECONDS, found[-1] if len(found) == SET_ASIDE_MAX else "")
+        for run_id in found:
+            with contextlib.suppress(NotFound, Unreadable):
+                run = await store.load(tenant, run_id)
+                known = self.free > 0 and self._cannot_drive(run) is None
+                claimed = await store.claim_one(tenant, run_id, self.id, self.ctx.lease_s) if known else None
+                if claimed is not None:
+                    await self.adopt(claimed)
 
     def _known(self) -> dict[str, str]:
         """What this worker can drive: agents by their versions, and performed calls of its tools."""
@@ -230,7 +258,7 @@ class Worker:
             return "unknown_agent"
         known = self.ctx.registry.of(run).tools
         unknown = [s for s in run.steps.values() if s.tool_name and s.tool_name not in known and s.live]
-        return "unknown_tool" if unknown else None
+        return UNKNOWN_TOOL if unknown else None
 
     async def _drive(self, driver: Driver, begun: Sequence[str]) -> None:
         run_id = driver.handle.run.id

@@ -158,6 +158,10 @@ class AccessStore(Protocol):
         """Runs that no worker can take, by why; reads only those."""
         ...
 
+    async def blocked_runs(self, tenant_id: str, code: str, after: str, limit: int) -> list[str]:
+        """Those of one reason by id, from behind the id `after` on ("" for the first)."""
+        ...
+
     async def evidence_counts(self, tenant_id: str, after: int) -> tuple[int, Mapping[tuple[str, str], int]]:
         """Evidence written behind the place `after` by (verdict, source), and the place of the newest."""
         ...

@@ -143,6 +143,11 @@ class PostgresAccess(PostgresReads):
         rows = await self._all("count_runs_blocked", {"tenant_id": tenant_id})
         return {str(row["name"]): _number(row["count"]) for row in rows}
 
+    async def blocked_runs(self, tenant_id: str, code: str, after: str, limit: int) -> list[str]:
+        """Those of one reason by id, from behind the id `after` on."""
+        params = {"tenant_id": tenant_id, "code": code, "after": after, "limit": limit}
+        return [str(row["id"]) for row in await self._all("runs_blocked", params)]
+
     async def evidence_counts(self, tenant_id: str, after: int) -> tuple[int, Mapping[tuple[str, str], int]]:
         """Evidence written behind the place `after` by (verdict, source), and the place of the newest."""
         rows = await self._all("count_evidence", {"tenant_id": tenant_id, "after": after})

@@ -1087,6 +1087,13 @@ WHERE tenant_id = :tenant_id AND dead_at IS NULL
                 OR abs(extract(epoch FROM session.backend_start)::float8 - worker.session_started) < 0.001)
     ))
 
+-- name: runs_blocked
+-- Runs that were set aside for one reason, by id. There are few; by their ids alone all runs would be read.
+WITH found AS MATERIALIZED (
+    SELECT id FROM run WHERE tenant_id = :tenant_id AND blocked_code = :code
+)
+SELECT id FROM found WHERE id > :after ORDER BY id LIMIT :limit
+
 -- name: count_runs_blocked
 -- Runs that no worker can take, by why.
 SELECT blocked_code AS name, count(*) AS count FROM run

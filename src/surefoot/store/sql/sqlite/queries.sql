@@ -897,6 +897,11 @@ WHERE tenant_id = :tenant_id AND status <> 'completed' AND status <> 'failed' AN
 SELECT status AS name, count(*) AS count FROM run INDEXED BY run_over
 WHERE tenant_id = :tenant_id AND (status = 'completed' OR status = 'failed' OR status = 'cancelled') GROUP BY status
 
+-- name: runs_blocked
+-- Runs that were set aside for one reason, by id. There are few; by their ids alone all runs would be read.
+SELECT id FROM run INDEXED BY run_blocked
+WHERE tenant_id = :tenant_id AND blocked_code = :code AND id > :after ORDER BY id LIMIT :limit
+
 -- name: count_runs_blocked
 -- Runs that no worker can take, by why.
 SELECT blocked_code AS name, count(*) AS count FROM run

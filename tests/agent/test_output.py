@@ -186,3 +186,47 @@ def test_an_output_that_cannot_be_is_refused_where_the_agent_is_made() -> None:
     named = shout.using(name=FINAL_RESULT)
     with pytest.raises(ValueError, match=FINAL_RESULT):
         Agent("judge", FakeModel([]), tools=[named], output=int)
+
+
+class Picky(pydantic.BaseModel):
+    """Refuses in its own way."""
+
+    number: int
+
+    @pydantic.field_validator("number")
+    @classmethod
+    def _known(cls, number: int) -> int:
+        return {7: 7}[number]
+
+
+class Strict(msgspec.Struct):
+    """The same without pydantic."""
+
+    number: int
+
+    def __post_init__(self) -> None:
+        {7: 7}[self.number]
+
+
+@pytest.mark.parametrize("kind", [Picky, Strict])
+async def test_a_check_of_the_type_itself_is_told_to_the_model_whatever_it_raises(store_url: str, kind: type) -> None:
+    model = FakeModel([[("final_result", {"number": 1})], [("final_result", {"number": 7})]])
+    async with Surefoot(store_url, [Agent("giver", model, output=kind)], worker=True, log=lambda line: None) as sf:
+        run = await sf.wait((await sf.start("giver", "Go.")).id, timeout=20)
+    assert (run.status, run.result, len(model.requests)) == ("completed", {"number": 7}, 2)
+    assert "a check of their type refuses them (KeyError: 1)" in str(model.requests[1].messages)
+
+
+async def test_a_check_of_an_arguments_type_is_told_to_the_model_too(store_url: str) -> None:
+    made: list[int] = []
+
+    @tool(effect=effects.opaque)
+    async def take(op: Operation, given: Strict) -> Receipt:
+        """Take it."""
+        made.append(given.number)
+        return Receipt(resource_id="1")
+
+    model = FakeModel([[("take", {"given": {"number": 1}})], [("take", {"given": {"number": 7}})], "Done."])
+    async with Surefoot(store_url, [Agent("giver", model, tools=[take])], worker=True, log=lambda line: None) as sf:
+        run = await sf.wait((await sf.start("giver", "Go.")).id, timeout=20)
+    assert (run.status, made, len(model.requests)) == ("completed", [7], 3)

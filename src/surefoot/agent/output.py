@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from surefoot.agent.model import ToolSpec
-from surefoot.agent.schema import Parameters, flat_schema, read_parameters
+from surefoot.agent.schema import Parameters, flat_schema, own_check, read_parameters
 from surefoot.core.values import check_plain, parse_arguments
 from surefoot.errors import InvalidInput
 
@@ -88,6 +88,8 @@ def _of_pydantic(kind: object) -> _Checked:
             return model.model_validate(value).model_dump(mode="json")
         except ValueError as problem:  # pydantic's ValidationError is one
             raise InvalidInput(_told(problem)) from None
+        except Exception as problem:
+            raise InvalidInput(own_check(problem)) from None
 
     return flat_schema(model.model_json_schema(), FINAL_RESULT), normal
 

@@ -22,6 +22,9 @@ Function = Callable[..., object]
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 
+OWN_CHECK_CHARACTERS_MAX = 200
+"""Of what a check said."""
+
 
 class Parameters(msgspec.Struct, frozen=True, eq=False):
     """The parameters of one function, without its Operation."""
@@ -50,6 +53,8 @@ class Parameters(msgspec.Struct, frozen=True, eq=False):
                 takes = ", ".join(self.names) or "no arguments"
                 raise InvalidInput(f"there is no parameter {unknown[0]!r}; the tool takes {takes}") from None
             raise InvalidInput(_readable(str(problem))) from None
+        except Exception as problem:
+            raise InvalidInput(own_check(problem)) from None
 
     def normal(self, arguments: Mapping[str, object]) -> dict[str, object]:
         """The arguments JSON-ready, in declared order, defaults filled in: the bytes that are hashed, shown and bound.
@@ -66,6 +71,11 @@ class Parameters(msgspec.Struct, frozen=True, eq=False):
             if fault:
                 raise InvalidInput(fault)
         return plain
+
+
+def own_check(problem: Exception) -> str:
+    """What the model is told where a type's own code (`__post_init__`, a validator) raises whatever it likes."""
+    return f"a check of their type refuses them ({type(problem).__name__}: {str(problem)[:OWN_CHECK_CHARACTERS_MAX]})"
 
 
 def read_parameters(function: Function, local_names: Mapping[str, object] = _NOTHING) -> Parameters:

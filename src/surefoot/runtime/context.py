@@ -10,7 +10,7 @@ import msgspec
 from surefoot.core import policy
 from surefoot.core.marker import Keyring
 from surefoot.core.redact import Redactor
-from surefoot.core.state import Attempt, Rules, Run, Step
+from surefoot.core.state import Attempt, AttemptEnd, Rules, Run, Step
 from surefoot.doors import Doors
 from surefoot.effects import Operation, SecretSource, Signer
 from surefoot.errors import NotAllowed
@@ -108,7 +108,8 @@ class Context(msgspec.Struct, frozen=True):
             last_byte_before=last_byte,
             effect=(rules or step.rules).effect.value,
             looking=attempt is None,
-            earlier_may_be_sent=True in [a.possibly_sent for a in earlier],
+            # One that was concluded absent counts too: it may have arrived since, and then a 409 is its echo.
+            earlier_may_be_sent=any(a.end not in (AttemptEnd.not_sent, AttemptEnd.refused) for a in earlier),
             door=self.doors.http,
             signer=self.signer,
             secrets=self.secrets,

@@ -174,3 +174,28 @@ async def test_an_account_that_is_no_text_is_not_known_and_said_so(store_url: st
             await sf.perform(_under(account, sent).call(), key="81", timeout=0.5)
     assert sent == [] and f"gave {type(account).__name__}, no text" in lines[0]
     assert not any("driving it failed" in line for line in lines)
+
+
+@story
+async def test_the_longer_an_account_is_not_known_the_more_rarely_it_is_asked_for(sim: Sim) -> None:
+    """Each call that waited for it asked, and wrote a commit, every second and a half for as long as that took."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    asked: list[float] = []
+
+    async def whose(op: Operation) -> str:
+        asked.append(sim.machine.clock.elapsed)
+        if asked[-1] < 7_200.0:
+            raise OSError("the target is away")
+        return "ann"
+
+    @tool(effect=effects.opaque, credential="TOKEN", account=whose)
+    async def pay(op: Operation) -> Receipt:
+        """Pay."""
+        return Receipt(resource_id="p-1")
+
+    async with sim.surefoot(clerk(pay)) as sf:
+        run = await sf.wait((await sf.start("clerk", "Pay.")).id, timeout=8_000.0)
+    assert run.status == "completed"
+    assert len([at for at in asked if at < 30.0]) > 3, "it is asked again at once"
+    assert len([at for at in asked if at >= 3_600.0]) <= 61 and run.version < 150
+    assert asked[-1] < 7_200.0 + 61.0

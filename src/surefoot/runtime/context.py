@@ -51,6 +51,8 @@ class Context(msgspec.Struct, frozen=True):
     tracing: Tracing = NO_TRACING
     start_child: StartChild = no_child
     """Starts the run that works on a call, once; later it answers with the same run."""
+    accounts_unknown: dict[str, float] = msgspec.field(default_factory=dict)
+    """Since when it cannot be found out whose a credential is, by its name: seconds of this process's boot clock."""
 
     @property
     def key_id(self) -> str:

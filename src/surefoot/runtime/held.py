@@ -29,6 +29,9 @@ T = TypeVar("T")
 HOLD_SECONDS = 2.0
 SEND_WINDOW_SECONDS_MIN = 0.5
 """With less of the lease left no attempt begins; the renewal comes first."""
+ACCOUNT_SECONDS_MIN = 1.5
+ACCOUNT_SECONDS_MAX = 60.0
+"""So rarely it is asked whose a credential is where that cannot be found out for long."""
 _SKIPPED = frozenset({"not_yet", "approval_expired", "account_changed", "account_unknown"})
 
 
@@ -227,8 +230,10 @@ class Held:
 
     async def resolve_account(self, step: Step, tool: RunnableTool) -> bool:
         """Know the account of the tool's credential; False where it cannot be found out just now."""
-        if tool.account is None or (tool.credential or "") in self.accounts:
+        name, unknown = tool.credential or "", self.ctx.accounts_unknown
+        if tool.account is None or name in self.accounts:
             return True
+        unknown.setdefault(name, self.ctx.doors.clock.now().mono)
         try:
             account: object = await tool.account(self.ctx.operation(self.run.id, step, None))
         except Exception as problem:
@@ -240,9 +245,16 @@ class Held:
             kind = type(account).__name__
             self.ctx.log(f"{step.id}: the account is not known yet (the tool's account function gave {kind}, no text)")
             return False
+        unknown.pop(name, None)
         if account:
-            self.accounts[tool.credential or ""] = clean_text(account)
+            self.accounts[name] = clean_text(account)
         return True
+
+    def account_pause_s(self, tool: RunnableTool) -> float:
+        """Until it is asked again whose the credential is: the longer that is not known, the more rarely."""
+        now = self.ctx.doors.clock.now().mono
+        since = self.ctx.accounts_unknown.get(tool.credential or "", now)
+        return min(max(now - since, ACCOUNT_SECONDS_MIN), ACCOUNT_SECONDS_MAX)
 
 
 def _try_start(d: Draft, step: Step, start: Start) -> bool:

@@ -37,7 +37,8 @@ async def start_when_ready(held: Held, step: Step) -> list[str]:
     if step.rules.waits_for is not None:
         return await (go_on_with_run if step.rules.waits_for is WaitsFor.run else go_on_waiting)(held, step)
     if not await held.resolve_account(step, tool):
-        await held.decide(lambda d: _not_yet(d, step.id, policy.backoff(1, 0.5), "account_unknown"), step_id=step.id)
+        pause_s = held.account_pause_s(tool)
+        await held.decide(lambda d: _not_yet(d, step.id, pause_s, "account_unknown"), step_id=step.id)
         return []
     if not await held.enter(step):
         if held.stopping:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import msgspec
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from surefoot import Agent, Operation, Receipt, Surefoot, effects, tool
+from surefoot.agent.messages import COUNT_MAX, AssistantBody, assistant_body, read_answer
 from surefoot.agent.model import AssistantMessage, CallPart, ModelRequest, ModelResponse, NoteMessage, Usage
+from surefoot.core.text import clean_text
 from surefoot.snapshot import RunSnapshot
 
 WAIT_SECONDS = 30.0
@@ -43,6 +47,57 @@ async def _run(store_url: str, model: Odd, log: list[str]) -> tuple[RunSnapshot,
         run = await sf.wait((await sf.start("talker", "go")).id, timeout=WAIT_SECONDS)
         stored = await sf.store.load(sf.tenant, run.id)
     return run, stored.input_tokens + stored.output_tokens
+
+
+class Kindred(ModelResponse, frozen=True):
+    """An answer of a kind that is always read with care."""
+
+
+class Word(str):
+    """A text of a program's own kind."""
+
+
+_WORDS = st.sampled_from(
+    ["", "stop", "text", "\x00", "\ud83d", "\ud83d\ude00", "\\u0000", "é", Word("own"), b"bytes", None, 7]
+)
+_COUNTS = st.sampled_from([0, 1, -1, COUNT_MAX, COUNT_MAX + 1, True, False, 0.0, 1.5, math.nan, math.inf, "3", None])
+_PARTS = st.builds(CallPart, _WORDS, _WORDS, _WORDS | st.just({"a": 1}))
+_ANSWERS = st.fixed_dictionaries(
+    {
+        "text": _WORDS,
+        "calls": st.lists(_PARTS, max_size=2).map(tuple) | st.lists(_PARTS, max_size=1) | st.none(),
+        "usage": st.builds(Usage, _COUNTS, _COUNTS, _COUNTS) | st.none(),
+        "finish": _WORDS,
+        "model": _WORDS,
+        "reasoning": _WORDS,
+    }
+)
+_PLAIN_WORDS = st.sampled_from(["", "stop", "\x00", "\ud83d", "\ud83d\ude00", "\\u0000", "é"])
+
+
+@settings(max_examples=2_000, deadline=None)
+@given(_ANSWERS)
+def test_an_answer_of_the_usual_kind_is_read_as_every_other_is(answer: dict[str, object]) -> None:
+    usual, careful = ModelResponse(**answer), Kindred(**answer)  # type: ignore[arg-type]  # what users do
+    # As text: 0, 0.0 and False differ, and so do texts of another kind.
+    assert repr(read_answer(usual, "m")) == repr(read_answer(careful, "m"))
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(_PLAIN_WORDS, min_size=6, max_size=6))
+def test_what_is_kept_of_an_answer_is_under_the_value_rule(words: list[str]) -> None:
+    text, finish, model, *call = words
+    body = assistant_body(ModelResponse(text, (CallPart(*call),), Usage(1, 2), finish, model), "ref")
+    kept = AssistantBody(
+        clean_text(text),
+        (CallPart(*[clean_text(word) for word in call]),),
+        Usage(1, 2),
+        clean_text(finish),
+        clean_text(model),
+        "ref",
+    )
+    assert msgspec.json.decode(body, type=AssistantBody) == kept
+    assert body == msgspec.json.encode(kept)
 
 
 @pytest.mark.parametrize(

@@ -88,15 +88,24 @@ def user_body(text: str) -> bytes:
 
 def assistant_body(response: ModelResponse, reasoning_ref: str | None = None) -> bytes:
     """A model's answer as a message body, without its reasoning."""
-    body = AssistantBody(
-        clean_text(response.text),
-        tuple(CallPart(clean_text(c.wire_id), clean_text(c.name), clean_text(c.arguments)) for c in response.calls),
-        response.usage,
-        clean_text(response.finish),
-        clean_text(response.model),
-        reasoning_ref,
+    body = AssistantBody(response.text, response.calls, response.usage, response.finish, response.model, reasoning_ref)
+    try:
+        data = msgspec.json.encode(body)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_cleaned(body))
+    # What may be a NUL: its escape, or a text that shows one. Lone surrogates are not encoded at all.
+    return msgspec.json.encode(_cleaned(body)) if b"\\u0000" in data else data
+
+
+def _cleaned(body: AssistantBody) -> AssistantBody:
+    return AssistantBody(
+        clean_text(body.text),
+        tuple(CallPart(clean_text(c.wire_id), clean_text(c.name), clean_text(c.arguments)) for c in body.calls),
+        body.usage,
+        clean_text(body.finish),
+        clean_text(body.model),
+        body.reasoning_ref,
     )
-    return msgspec.json.encode(body)
 
 
 class History:
@@ -105,6 +114,8 @@ class History:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         """What is sent as it is: the messages above the summary, where there is one."""
+        self._messages: list[WireMessage] = []
+        """The same without their places: a copy for each request, however long the history is."""
         self.summary: SummaryBody | None = None
         self.position = -1
         """Up to where rows were taken in."""
@@ -128,6 +139,7 @@ class History:
             body = msgspec.json.decode(row.body, type=AssistantBody) if row.role == "assistant" else None
             message = self._wire(row) if body is None else self._assistant(row, body)
             self.entries.append(Entry(row.position, message, _characters(message)))
+            self._messages.append(message)
             self.notes += isinstance(message, NoteMessage)
             if body is not None:
                 self._counted = (body.usage.input_tokens + body.usage.output_tokens, len(self.entries))
@@ -136,7 +148,7 @@ class History:
     @property
     def messages(self) -> tuple[WireMessage, ...]:
         """The messages above the summary."""
-        return tuple(entry.message for entry in self.entries)
+        return tuple(self._messages)
 
     def ends_with(self, note: str) -> bool:
         """Whether the newest message is this note of the runtime."""
@@ -144,7 +156,7 @@ class History:
 
     def with_reasoning(self, reasoning: str) -> tuple[WireMessage, ...]:
         """The messages, the newest answer with its reasoning."""
-        messages = list(self.messages)
+        messages = list(self._messages)
         for place in reversed(range(len(messages))):
             message = messages[place]
             if isinstance(message, AssistantMessage):
@@ -165,6 +177,7 @@ class History:
     def _shorten(self, summary: SummaryBody) -> None:
         self.summary = summary
         self.entries = [entry for entry in self.entries if entry.position > summary.up_to]
+        self._messages = [entry.message for entry in self.entries]
         # What a provider counted before was the longer history.
         self._counted = (0, 0)
 
@@ -200,7 +213,10 @@ def wire_name(name: str) -> str:
 def _characters(message: WireMessage) -> int:
     match message:
         case AssistantMessage(text=text, calls=calls):
-            return len(text) + sum(len(call.name) + len(call.arguments) for call in calls)
+            characters = len(text)
+            for call in calls:
+                characters += len(call.name) + len(call.arguments)
+            return characters
         case ToolResultMessage(content=content):
             return len(content)
         case UserMessage(text=text) | NoteMessage(text=text):
@@ -219,6 +235,8 @@ def read_answer(answer: object, model: str) -> ModelResponse:
     """
     if not isinstance(answer, ModelResponse):
         raise TypeError(f"the model {model!r} answered {type(answer).__name__}, not a ModelResponse")
+    if _is_fit(answer):
+        return answer
     return ModelResponse(
         text=_told(answer.text),
         calls=tuple(_read_call(part, model) for part in answer.calls or ()),
@@ -227,6 +245,25 @@ def read_answer(answer: object, model: str) -> ModelResponse:
         model=_told(answer.model),
         reasoning=answer.reasoning if isinstance(answer.reasoning, str) else None,
     )
+
+
+def _is_fit(answer: ModelResponse) -> bool:
+    """Whether nothing is odd about it, as about nearly every answer. It asks for types: a subclass may do anything."""
+    if type(answer) is not ModelResponse or type(answer.calls) is not tuple or type(answer.usage) is not Usage:
+        return False
+    texts = [answer.text, answer.finish, answer.model]
+    if answer.reasoning is not None:
+        texts.append(answer.reasoning)
+    for part in answer.calls:
+        if type(part) is not CallPart:
+            return False
+        texts += (part.wire_id, part.name, part.arguments)
+    counts = [answer.usage.input_tokens, answer.usage.output_tokens]
+    if answer.usage.cost_microdollars is not None:
+        counts.append(answer.usage.cost_microdollars)
+    if set(map(type, texts)) != {str} or set(map(type, counts)) != {int}:
+        return False
+    return answer.finish != "" and min(counts) >= 0 and max(counts) <= COUNT_MAX
 
 
 def _read_call(part: object, model: str) -> CallPart:

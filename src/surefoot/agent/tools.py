@@ -153,10 +153,13 @@ class Tool(msgspec.Struct, Generic[P, R], frozen=True, eq=False, kw_only=True):
     """The call waits for something and its function is never called: `wait_for_signal`, an agent as a tool."""
     agent: object | None = None
     """The agent that works on each call in a run of its own (`Agent.as_tool`)."""
+    is_async: bool = False
+    """Read from the function: a coroutine function is awaited, any other is called in a thread."""
 
     def __post_init__(self) -> None:
         """Check what only goes wrong at the worst moment otherwise."""
         _check_tool(self)
+        msgspec.structs.force_setattr(self, "is_async", is_async(self.function))
 
     def __repr__(self) -> str:
         return f"Tool({self.name!r}, effect={self.effect.name!r}, version={self.version!r})"
@@ -179,11 +182,6 @@ class Tool(msgspec.Struct, Generic[P, R], frozen=True, eq=False, kw_only=True):
     def place(self) -> str:
         """Where its function stands, such as "billing.send_invoice": the same for copies, and where it was mended."""
         return f"{self.function.__module__}.{getattr(self.function, '__qualname__', type(self.function).__qualname__)}"
-
-    @property
-    def is_async(self) -> bool:
-        """True if the function is a coroutine function: its call is awaited, not run in a thread."""
-        return is_async(self.function)
 
     def using(self, **changes: Unpack[Changes]) -> Tool[P, R]:
         """A configured copy. Raises TypeError or ValueError as `tool` does."""

@@ -10,6 +10,7 @@ import contextlib
 import inspect
 import threading
 from collections.abc import Callable
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 
 import msgspec
 
@@ -68,10 +69,12 @@ class Call:
         async def run() -> object:
             try:
                 value = function()
-                return _one_value(await value if inspect.isawaitable(value) else value)
+                if isinstance(value, CoroutineType) or inspect.isawaitable(value):
+                    value = await value
             except (SystemExit, KeyboardInterrupt) as problem:
                 # One tool does not end the worker of all the others.
                 raise RuntimeError(type(problem).__name__) from problem
+            return _one_value(value)
 
         self._task = asyncio.get_running_loop().create_task(run())
         return self._task
@@ -111,7 +114,7 @@ class Call:
 
 def _one_value(value: object) -> object:
     """`value`. Raises TypeError for a generator: what was to be done has not even begun, and is no success."""
-    if inspect.isgenerator(value) or inspect.isasyncgen(value):
+    if isinstance(value, GeneratorType | AsyncGeneratorType):
         raise TypeError("it returned a generator, none of whose code has run; return one value")
     return value
 
@@ -275,9 +278,11 @@ def _wait_s(retry_after: object) -> float | None:
 
 def receipt_look(receipt: Receipt, redactor: Redactor, *, source: str) -> Look:
     """A receipt as evidence with its result for the model; read leniently, cut and redacted."""
-    output, notes = encode_output(receipt.output, RESULT_BYTES_MAX)
-    told = {"resource_id": receipt.resource_id, "url": receipt.url, "error": receipt.error}
-    facts = {name: fact_text(fact, redactor) for name, fact in told.items() if fact is not None}
+    output, notes = (b"null", []) if receipt.output is None else encode_output(receipt.output, RESULT_BYTES_MAX)
+    facts: dict[str, str] = {}
+    for name, fact in (("resource_id", receipt.resource_id), ("url", receipt.url), ("error", receipt.error)):
+        if fact is not None:
+            facts[name] = fact_text(fact, redactor)
     content: dict[str, object] = {**facts}
     if receipt.output is not None or not content:
         content["output"] = msgspec.Raw(output)

@@ -407,12 +407,14 @@ class Surefoot(Decisions):
         await self._adopt(run.id)
         rules = self._registry.rules_for(call.tool)
         wait_s = rules.timeout_s + rules.settle_s + 30.0 if timeout is None else timeout
-        rest: Run | None = None
-        with contextlib.suppress(WaitTimeout):
+        ctx = self.context
+        try:
             # Nothing can have happened yet where this task has just begun to drive the run and has not waited since.
             new, adopt = None if loop is None else run, lambda: self._adopt(run.id)
-            rest = await wait_for_rest(self.context, run.id, wait_s, driven=new, meanwhile=adopt)
-        return await receipt_of(self.context, run.id, rest, None if loop is None else loop.answer)
+            rest = await wait_for_rest(ctx, run.id, wait_s, driven=new, meanwhile=adopt)
+        except WaitTimeout:
+            rest = None
+        return await receipt_of(ctx, run.id, rest, None if loop is None else loop.answer)
 
     async def _start_performing(
         self, call: ToolCall, business_key: str | None, by: str
@@ -420,14 +422,12 @@ class Surefoot(Decisions):
         """The run, and what drives it where it was made just now."""
         self._registry.add(call.tool)
         worker = await self._working()
-        loops: dict[str, PerformLoop] = {}
+        ctx, loops = self.context, dict[str, PerformLoop]()
 
         def loop_for(run: Run) -> PerformLoop:
-            return loops.setdefault(run.id, PerformLoop(self.context))
+            return loops.setdefault(run.id, PerformLoop(ctx))
 
-        run = await performing_run(
-            lambda new: create_driven(self.context, new, worker, loop_for), call, business_key, by
-        )
+        run = await performing_run(lambda new: create_driven(ctx, new, worker, loop_for), call, business_key, by)
         return run, loops.get(run.id)
 
     async def _adopt(self, run_id: str) -> None:

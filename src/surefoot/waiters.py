@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
@@ -78,15 +77,17 @@ async def _wait(
     """
     end = math.inf if timeout is None else ctx.doors.clock.now().mono + timeout
     look_s = LOOK_AGAIN_SECONDS
-    with contextlib.closing(follower) as following:
+    try:
         while True:
-            committed = await following.changed(min(end - ctx.doors.clock.now().mono, look_s))
+            committed = await follower.changed(min(end - ctx.doors.clock.now().mono, look_s))
             run = committed or (await ctx.store.run(ctx.tenant_id, run_id)).run
             if (what := await found(run)) is not None:
                 return what, committed is not None
             look_s = LOOK_AT_OTHERS_SECONDS if calls_run(run) else LOOK_AGAIN_SECONDS
             if end - ctx.doors.clock.now().mono < REST_SECONDS_MIN:
                 raise await _late(ctx, run)
+    finally:
+        follower.close()
 
 
 async def _late(ctx: Context, run: Run) -> WaitTimeout:

@@ -106,6 +106,6 @@ def key_usable(step: Step, rules: Rules, at: Instant) -> bool:
     return at.mono + rules.timeout_s < first + rules.key_lifetime_s - margin
 
 
-def search_from(step: Step, at: Instant) -> float:
-    """The wall time from which a lookup searches: the earliest send less 15 minutes."""
-    return min((a.started.wall for a in step.attempts), default=at.wall) - SEARCH_WINDOW_SECONDS
+def search_from(first_sent_at: float | None, at: Instant) -> float:
+    """The wall time from which a lookup searches: the earliest send, else now, less 15 minutes."""
+    return (at.wall if first_sent_at is None else first_sent_at) - SEARCH_WINDOW_SECONDS

@@ -88,8 +88,15 @@ class Context(msgspec.Struct, frozen=True):
 
         `rules` are what holds for the step now, where something is to be sent.
         """
-        now = self.store.now()
-        earlier = [a for a in step.attempts if attempt is None or a.number < attempt.number]
+        first_sent_at: float | None = None
+        earlier_may_be_sent = False
+        for one in step.attempts:
+            wall = one.started.wall
+            first_sent_at = wall if first_sent_at is None else min(first_sent_at, wall)
+            earlier = attempt is None or one.number < attempt.number
+            if earlier and one.end not in (AttemptEnd.not_sent, AttemptEnd.refused):
+                # One that was concluded absent counts too: it may have arrived since, and then a 409 is its echo.
+                earlier_may_be_sent = True
         if attempt is None:
             first_byte = last_byte = self.doors.clock.now().mono + LOOK_TIMEOUT_SECONDS
         else:
@@ -103,15 +110,14 @@ class Context(msgspec.Struct, frozen=True):
             step_id=step.id,
             call_id=step.call_id or "",
             attempt=step.attempt if attempt is None else attempt.number,
-            first_sent_at=min([a.started.wall for a in step.attempts], default=None),
-            search_from=policy.search_from(step, now),
+            first_sent_at=first_sent_at,
+            search_from=policy.search_from(first_sent_at, self.store.now()),
             tenant_id=self.tenant_id,
             first_byte_before=first_byte,
             last_byte_before=last_byte,
             effect=(rules or step.rules).effect.value,
             looking=attempt is None,
-            # One that was concluded absent counts too: it may have arrived since, and then a 409 is its echo.
-            earlier_may_be_sent=any(a.end not in (AttemptEnd.not_sent, AttemptEnd.refused) for a in earlier),
+            earlier_may_be_sent=earlier_may_be_sent,
             door=self.doors.http,
             signer=self.signer,
             secrets=self.secrets,

@@ -85,6 +85,7 @@ class Agent:
         self.history_tokens = history_tokens
         self.model_timeout = float(model_timeout)
         self.settings = dict(settings or {})
+        self._hashed: tuple[tuple[str, ...], str] | None = None
         self.specs = tuple(ToolSpec(t.name, t.description, t.parameters_schema) for t in given)
         if self.output is not None:
             if FINAL_RESULT in self.tools:
@@ -112,8 +113,12 @@ class Agent:
     @property
     def input_hash(self) -> str:
         """What a model call depends on besides the conversation."""
-        names = ", ".join(str(getattr(one, "name", one)) for one in self.models)
-        return digest(canonical([self.name, self.version, names, self.instructions]))
+        names = ", ".join([str(getattr(one, "name", one)) for one in self.models])
+        parts = (self.name, self.version, names, self.instructions)
+        if self._hashed is None or self._hashed[0] != parts:
+            # Asked for with each model call, of instructions that may be long.
+            self._hashed = (parts, digest(canonical(parts)))
+        return self._hashed[1]
 
     def as_tool(self, name: str | None = None, description: str | None = None) -> Tool:
         """This agent as a tool of another: each call is a run of its own, whose result is the call's.

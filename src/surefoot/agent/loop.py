@@ -97,7 +97,10 @@ class AgentLoop:
 
     def appended(self, append: Append) -> None:
         """Keep what was said."""
-        bodies = {said.message_id: said.body for said in append.payloads if type(said) is MessageBody}
+        bodies: dict[str, bytes] = {}
+        for said in append.payloads:
+            if type(said) is MessageBody:
+                bodies[said.message_id] = said.body
         if not bodies:
             return
         run, wall = append.after, append.at.wall
@@ -148,11 +151,12 @@ class AgentLoop:
     async def _said(self, run: Run) -> list[MessageRow]:
         """What was said since the history was taken in: from memory where this process said all of it."""
         own, self._own = self._own, {}
-        rows = [own.get(position) for position in range(self._history.position + 1, run.next_position)]
-        known = [row for row in rows if row is not None]
-        if len(known) == len(rows):
-            return known
-        return await self._ctx.store.messages(run.tenant_id, run.conversation_id, self._history.position)
+        rows: list[MessageRow] = []
+        for position in range(self._history.position + 1, run.next_position):
+            if position not in own:
+                return await self._ctx.store.messages(run.tenant_id, run.conversation_id, self._history.position)
+            rows.append(own[position])
+        return rows
 
     async def _messages(self, run: Run) -> tuple[WireMessage, ...]:
         """What is sent as it is, with the reasoning that a provider wants back with the results of a batch."""

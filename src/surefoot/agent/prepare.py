@@ -84,7 +84,7 @@ class Preparer:
             key = business_key or tool.operation_key(arguments)
         except InvalidInput as problem:
             return self._refused(part, "invalid_key", str(problem), tool)
-        secret = self._ctx.redactor.has_known(key or "")
+        secret = None if key is None else self._ctx.redactor.has_known(key)
         if secret is not None:
             # It stands in every row of the call, and goes out with it.
             text = f"The key of this call holds the secret {secret}. Secrets are never keys."

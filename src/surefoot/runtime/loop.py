@@ -51,11 +51,11 @@ Known = tuple[dict[str, object], bytes]
 
 def known_calls(calls: Sequence[ProposedCall]) -> dict[str, Known]:
     """The requests of calls that this process has just prepared, by the names of their blobs."""
-    return {
-        call.input_ref: (msgspec.json.decode(call.data, type=dict[str, object]), call.safe_input)
-        for call in calls
-        if call.input_ref is not None and call.data is not None
-    }
+    known: dict[str, Known] = {}
+    for call in calls:
+        if call.input_ref is not None and call.data is not None:
+            known[call.input_ref] = (msgspec.json.decode(call.data, type=dict[str, object]), call.safe_input)
+    return known
 
 
 class RecordModel(Protocol):

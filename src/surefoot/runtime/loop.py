@@ -10,7 +10,7 @@ import msgspec
 from surefoot.core.attempts import Outcome
 from surefoot.core.decide import ProposedCall, Start, complete_run, fail_run
 from surefoot.core.draft import Draft
-from surefoot.core.payloads import StepView
+from surefoot.core.payloads import Payload, StepView
 from surefoot.core.reconcile import Questions
 from surefoot.core.state import STEP_ENDS, Resolution, Run, Step, StepStatus
 from surefoot.runtime.context import Context
@@ -47,6 +47,7 @@ class Loop(Protocol):
 
 Known = tuple[dict[str, object], bytes]
 """A request's arguments, and their redacted view as JSON."""
+_ARGUMENTS = msgspec.json.Decoder(dict[str, object])
 
 
 def known_calls(calls: Sequence[ProposedCall]) -> dict[str, Known]:
@@ -54,7 +55,7 @@ def known_calls(calls: Sequence[ProposedCall]) -> dict[str, Known]:
     known: dict[str, Known] = {}
     for call in calls:
         if call.input_ref is not None and call.data is not None:
-            known[call.input_ref] = (msgspec.json.decode(call.data, type=dict[str, object]), call.safe_input)
+            known[call.input_ref] = (_ARGUMENTS.decode(call.data), call.safe_input)
     return known
 
 
@@ -109,8 +110,7 @@ class PerformLoop:
         if step.status is StepStatus.succeeded:
             shown = {"resource_id": step.external_resource_id, "url": step.resource_url}
             complete_run(d, msgspec.json.encode(shown))
-            output = next((p.safe_output for p in d.payloads if isinstance(p, StepView) and p.safe_output), None)
-            self.answer = Answer(d.before.version + 1, step, output)
+            self.answer = Answer(d.before.version + 1, step, _output(d.payloads))
         elif step.status is StepStatus.failed:
             fail_run(d, step.error_code or "failed")
         else:
@@ -128,3 +128,10 @@ class PerformLoop:
     def sort_model_error(self, step: Step, error: Exception) -> tuple[Outcome, bool]:
         """There is none."""
         raise AssertionError("a perform run has no model call")
+
+
+def _output(payloads: Sequence[Payload]) -> bytes | None:
+    for payload in payloads:
+        if isinstance(payload, StepView) and payload.safe_output:
+            return payload.safe_output
+    return None

@@ -190,6 +190,8 @@ class Registry(Tools):
         if not hasattr(tool, "effect"):
             raise InvalidInput(f"{tool!r} is no tool; write @tool(effect=…) above the function")
         known = self.tools.get(tool.name)
+        if known is tool and tool.name in self._declared:
+            return
         if known is not None and tool.name in self._declared and known.place != tool.place:
             raise InvalidInput(
                 f"two tools are called {tool.name!r} ({known.place} and {tool.place}), and a call that is performed "

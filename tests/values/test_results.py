@@ -5,6 +5,7 @@ import datetime
 import decimal
 import enum
 import json
+import math
 import time
 import tracemalloc
 import uuid
@@ -235,3 +236,47 @@ def test_any_result_gives_valid_json_within_its_limit(value: object, bytes_max: 
 def test_a_note_does_not_repeat_keys_that_hold_line_breaks_of_any_length() -> None:
     _, notes = to_json_value({"k" * 5_000: float("nan")})
     assert len(notes[0]) < 300
+
+
+class OwnDict(dict[str, object]):
+    """A dict that is read with care."""
+
+
+class OwnList(list[object]):
+    """The same of a list."""
+
+
+_easy_texts = st.sampled_from(["", "a", "text", "\x00", "\ud83d", "\ud83d\ude00", "é\u4f60", "x" * 40, '"\\\n'])
+_easy_scalars = st.none() | st.booleans() | st.sampled_from([0, -1, 2**64, 10**4000, 1.5, -0.0, math.nan])
+_easy = st.recursive(
+    _easy_scalars | _easy_texts | st.sampled_from([b"bytes", Colour.RED, Level.HIGH, {1: 2}, (1, "a")]),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(_easy_texts, inner, max_size=4) | st.tuples(inner, inner)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=1_000, deadline=None)
+@given(st.lists(_easy, max_size=4) | st.dictionaries(_easy_texts, _easy, max_size=4), st.integers(64, 6_000))
+def test_a_result_that_needs_no_care_comes_to_what_care_comes_to(
+    value: list[object] | dict[str, object], bytes_max: int
+) -> None:
+    careful = OwnDict(value) if isinstance(value, dict) else OwnList(value)
+    assert encode_output(value, bytes_max) == encode_output(careful, bytes_max)
+
+
+@pytest.mark.parametrize("levels", [62, 63, 64, 65])
+def test_a_deep_result_is_cut_at_the_same_depth_with_care_and_without(levels: int) -> None:
+    inner: list[object] = []
+    for _ in range(levels - 2):
+        inner = [inner]
+    assert encode_output([inner]) == encode_output(OwnList([inner]))
+
+
+def test_c043_a_result_that_holds_one_part_over_and_over_ends() -> None:
+    value: list[object] = ["x"]
+    for _ in range(60):
+        value = [value, value, value]
+    data, notes = encode_output(value, 10_000)
+    assert len(data) <= 10_000 and notes

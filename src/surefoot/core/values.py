@@ -45,6 +45,9 @@ from surefoot.errors import InvalidInput
 
 ARGUMENTS_CHARACTERS_MAX = 1_000_000
 INTEGER_DIGITS_MAX = 4_300
+EASY_SHARE = 32
+"""What needs no care has at most a byte in so many of its limit for each character and item."""
+EASY_INTEGER_BITS_MAX = 64
 BYTES_BASE64_MAX = 65_536
 """Bytes of a bytes object that a result keeps."""
 RESULT_BYTES_MAX = 1_048_576
@@ -169,6 +172,11 @@ def encode_output(value: object, bytes_max: int = RESULT_BYTES_MAX) -> tuple[byt
 
     Time and memory are bound by `bytes_max`, not by the size of `value`.
     """
+    if _left_over(value, DEPTH_MAX, bytes_max // EASY_SHARE) >= 0:
+        try:
+            return ENCODER.encode(value), []
+        except UnicodeEncodeError:
+            pass
     notes: list[str] = []
     for share in (1.0, 0.9, 0.5, 0.2):
         plain, notes = to_json_value(value, bytes_max=int(bytes_max * share))
@@ -180,6 +188,45 @@ def encode_output(value: object, bytes_max: int = RESULT_BYTES_MAX) -> tuple[byt
             return data, notes
     notes.append("$: replaced by a note, too large")
     return ENCODER.encode({"$cut": f"the result exceeds {bytes_max} bytes"}), notes
+
+
+def _left_over(value: object, levels: int, room: int) -> int:
+    """How much of `room` is left behind a value that needs no care, lone surrogates aside; -1 for any other.
+
+    One call a container, as in `fits`; but this one takes no longer than there is room, however large the value is.
+    """
+    items: Iterable[object] = (value,)
+    if type(value) is dict or type(value) is list or type(value) is tuple:
+        room -= len(value)
+        if not levels or room < 0:
+            return -1
+        items = value
+        if type(value) is dict:
+            for key in value:
+                if type(key) is not str:
+                    return -1
+                room -= len(key)
+                if room < 0 or "\x00" in key:
+                    return -1
+            items = value.values()
+    for item in items:
+        if type(item) is str:
+            room -= len(item)
+            if room < 0 or "\x00" in item:
+                return -1
+        elif type(item) is dict or type(item) is list or type(item) is tuple:
+            room = _left_over(item, levels - 1, room)
+            if room < 0:
+                return -1
+        elif type(item) is int:
+            if item.bit_length() > EASY_INTEGER_BITS_MAX:
+                return -1
+        elif type(item) is float:
+            if not math.isfinite(item):
+                return -1
+        elif item is not None and type(item) is not bool:
+            return -1
+    return room
 
 
 _Items = list[object] | tuple[object, ...] | set[object] | frozenset[object]

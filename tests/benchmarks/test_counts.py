@@ -29,8 +29,8 @@ class Most:
 
 # On PostgreSQL it depends on the moments at which answers come how many decisions share a statement: more room.
 MOST = {
-    ("perform", "sqlite"): Most(2_900, 66, 0.9),
-    ("loop", "sqlite"): Most(1_150, 16.5, 0.5),
+    ("perform", "sqlite"): Most(1_600, 66, 0.9),
+    ("loop", "sqlite"): Most(950, 16.5, 0.5),
     ("perform", "postgres"): Most(3_600, 3.5, 1.8),
     ("loop", "postgres"): Most(2_200, 1.8, 0.7),
 }

@@ -204,7 +204,7 @@ PLANTS: tuple[tuple[Plant, int], ...] = (
     (resent_without_looking, 100),
     (cancel_not_checked_at_the_intent, 400),
     (approval_not_bound_to_the_hash, 100),
-    (late_result_thrown_away, 200),
+    (late_result_thrown_away, 600),
     (second_result_appended, 200),
     (looked_at_while_a_decision_is_written, 400),
 )

@@ -17,7 +17,7 @@ SEEDS = 80
 PART = 10
 SHORT = 20
 """As many on PostgreSQL, where a day takes longer."""
-DEPLOYS = 12
+DEPLOYS = 10
 """Days in which each process has another code."""
 PROVE_SEEDS = int(os.environ.get("SUREFOOT_DAY_SEEDS", "500"))
 PROVE_DAYS = 5

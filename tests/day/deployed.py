@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 
 from surefoot.core import events as ev
-from surefoot.core.state import StepStatus
+from surefoot.core.state import AttemptEnd, StepStatus
 from surefoot.testing.checker import Book, Lived, Owner, key_of_request
 from surefoot.testing.judge import READING, Outside, as_sent
 from surefoot.testing.wire import Received
@@ -90,6 +90,9 @@ _MISSING: Mapping[str, Callable[[Code, str], bool]] = {
 """Of a refusal by its code, whether it may come from a process."""
 
 
+_NOTHING_DONE = (AttemptEnd.not_sent, AttemptEnd.refused)
+
+
 def _what_cannot_be_done_was_not_begun(one: Lived, deployed: Deployed) -> Iterator[str]:
     begun = {below.row.run.parent_step_id for below in deployed.lived}
     for step in steps_of(one):
@@ -104,8 +107,22 @@ def _what_cannot_be_done_was_not_begun(one: Lived, deployed: Deployed) -> Iterat
 
 def _tries_are_counted(one: Lived) -> Iterator[str]:
     for step in steps_of(one):
-        if step.error_code == "attempts_used_up" and step.counted_attempts < ATTEMPTS_FEWER:
-            yield f"D11: {step.id} had {step.counted_attempts} attempts, and no code allows so few"
+        if step.error_code == "attempts_used_up" and (tries := _tries_until_it_failed(one, step.id)) < ATTEMPTS_FEWER:
+            yield f"D11: {step.id} had {tries} attempts, and no code allows so few"
+
+
+def _tries_until_it_failed(one: Lived, step_id: str) -> int:
+    """The attempts that counted then: of one whose worker had lost its lease it may come out later that nothing was sent."""
+    tries: set[int | None] = set()
+    for event in (line.event for line in one.events):
+        if isinstance(event, ev.StepEvent) and event.step_id == step_id:
+            if isinstance(event, ev.StepFailed):
+                break
+            if isinstance(event, ev.StepStarted):
+                tries.add(event.attempt)
+            elif isinstance(event, ev.AttemptEnded | ev.StepDeferred) and event.end in _NOTHING_DONE:
+                tries.discard(event.attempt)
+    return len(tries)
 
 
 def seen_of_deploys(deployed: Deployed) -> Counter[str]:

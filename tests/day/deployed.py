@@ -112,7 +112,7 @@ def _tries_are_counted(one: Lived) -> Iterator[str]:
 
 
 def _tries_until_it_failed(one: Lived, step_id: str) -> int:
-    """The attempts that counted then: of one whose worker had lost its lease it may come out later that nothing was sent."""
+    """The attempts that counted then: of one it may come out later, behind its lease, that nothing was sent."""
     tries: set[int | None] = set()
     for event in (line.event for line in one.events):
         if isinstance(event, ev.StepEvent) and event.step_id == step_id:

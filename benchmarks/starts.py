@@ -6,6 +6,7 @@ again.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -126,6 +127,8 @@ def _resume(target: Target, story: _Interrupted) -> float:
     """From the start of a fresh process until the target hears of it."""
     folder = fresh_folder("resume")
     shutil.copytree(story.left, folder, dirs_exist_ok=True)
+    # What the killed process left was on the disk. A copy is not, and its first sync would wait for all of it.
+    os.sync()
     copy = story.databases.fresh(story.database) if story.databases is not None else ""
     words = [copy] if copy else []
     steps = story.timed.steps

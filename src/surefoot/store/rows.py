@@ -12,7 +12,7 @@ from functools import lru_cache
 import msgspec
 
 from surefoot.core import codec, events as ev
-from surefoot.core.ids import run_of_step
+from surefoot.core.ids import operation_key, run_of_step
 from surefoot.core.state import (
     Action,
     ActionKind,
@@ -335,7 +335,7 @@ def state_values(run: Run) -> Values:
 
 def _step_values(step: Step, run_id: str) -> Values:
     key: str | None = step.operation_key
-    if key == f"{run_id}:{step.id}":
+    if key == operation_key(run_id, step.id):
         # As it is in most steps, and read_step knows it.
         key = None
     return (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Awaitable, Collection, Mapping, Sequence
 from typing import Protocol
@@ -12,6 +11,7 @@ from surefoot.agent.schedule import LATE_SECONDS_MAX, Schedule, due_between, due
 from surefoot.core import policy
 from surefoot.core.redact import safe_error
 from surefoot.errors import InvalidInput, KeyReused
+from surefoot.runtime.background import Background
 from surefoot.runtime.context import Context
 
 POLL_SECONDS_MAX = 30.0
@@ -46,28 +46,20 @@ def check_schedules(schedules: Sequence[Schedule], agents: Collection[str]) -> N
             raise InvalidInput(f"schedule {schedule.name!r} is for agent {schedule.agent_name!r}; known: {known}")
 
 
-class Scheduler:
+class Scheduler(Background):
     """Looks after schedules while a worker lives."""
 
     def __init__(self, ctx: Context, schedules: Sequence[Schedule], start: Start) -> None:
         self._ctx = ctx
         self._schedules = schedules
         self._start = start
-        self._task: asyncio.Task[None] | None = None
         self._rest: dict[str, tuple[float, float]] = {}
         """Between these wall times, by schedule, nothing is due: the last look, and the next due time."""
 
     def begin(self) -> None:
         """From now on."""
-        if self._schedules and self._task is None:
-            self._task = asyncio.ensure_future(self._forever())
-
-    async def stop(self) -> None:
-        """Start nothing more. Idempotent."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        if self._schedules:
+            super().begin()
 
     async def _forever(self) -> None:
         failures = 0

@@ -7,7 +7,6 @@ call that undoes it is that of the effect.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import re
 from collections.abc import Awaitable, Callable
@@ -19,6 +18,7 @@ from surefoot.core.redact import safe_error
 from surefoot.core.state import ActionKind, ActionStatus
 from surefoot.effects import Receipt
 from surefoot.errors import NotFound
+from surefoot.runtime.background import Background
 from surefoot.runtime.context import Context
 from surefoot.runtime.deciding import UNDO
 from surefoot.store.port import ActionRow
@@ -73,24 +73,12 @@ async def undo(ctx: Context, action: ActionRow, begin: Begin) -> None:
         ctx.log(f"{action.action.id}: its effects are not undone yet ({told}); workers try again")
 
 
-class Undoing:
+class Undoing(Background):
     """Looks for what was decided elsewhere while a worker lives."""
 
     def __init__(self, ctx: Context, begin: Begin) -> None:
         self._ctx = ctx
         self._begin = begin
-        self._task: asyncio.Task[None] | None = None
-
-    def begin(self) -> None:
-        """From now on."""
-        self._task = asyncio.ensure_future(self._forever())
-
-    async def stop(self) -> None:
-        """Begin nothing more. Idempotent."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     async def _forever(self) -> None:
         while True:

@@ -62,6 +62,40 @@ async def test_an_approval_that_ends_while_the_intent_is_written_is_asked_for_ag
     assert (run.status, sent) == ("completed", [1])
 
 
+@story
+async def test_a_time_out_shorter_than_a_commit_takes_is_one_of_the_call(
+    sim: Sim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine the time to begin was over before the intent stood, twenty times in a row."""
+    sent: list[float] = []
+    told: list[float] = []
+    sim.broken.add("I1")  # this target stands outside of the World
+
+    @tool(effect=effects.opaque, timeout=0.1)
+    async def ring(op: Operation) -> Receipt:
+        """Ring, without an end."""
+        sent.append(sim.machine.clock.elapsed)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            told.append(sim.machine.clock.elapsed)
+        raise AssertionError
+
+    agent = Agent("clerk", FakeModel([[("ring", {})], "Done."]), tools=[ring])
+    async with sim.surefoot(agent) as sf:
+        append = sf.store.append
+
+        async def slowly(what: Append) -> None:
+            await sim.pass_time(0.4)
+            await append(what)
+
+        monkeypatch.setattr(sf.store, "append", slowly)
+        run = await sf.wait((await sf.start(agent, "Ring.")).id, timeout=SECONDS)
+        (step,) = [step for step in run.steps if step.tool_name == "ring"]
+    assert (step.status, step.attempt) == ("outcome_unknown", 1)
+    assert told[0] - sent[0] == pytest.approx(0.1)
+
+
 async def test_a_receipt_whose_lease_was_lost_is_written_down_once_the_store_is_back(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

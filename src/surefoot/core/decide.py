@@ -317,13 +317,14 @@ def start_step(d: Draft, step_id_: str, start: Start) -> Step:
     until = approved_until(d.run, step)
     if until is not None:
         d.wall_before = until if d.wall_before is None else min(d.wall_before, until)
+    timeout_s = max(rules.timeout_s, policy.ATTEMPT_SECONDS_MIN)
     d.emit(
         ev.StepStarted(
             step.id,
             attempt=step.attempt + 1,
             token=start.token,
-            timeout_s=rules.timeout_s,
-            send_window_s=min(start.send_window_s, rules.timeout_s),
+            timeout_s=timeout_s,
+            send_window_s=min(start.send_window_s, timeout_s),
             account=start.account,
             key_id=start.key_id,
         )

@@ -20,6 +20,9 @@ NOT_SENT_MAX = 20
 """How often a call that certainly did nothing is begun again before the model is told."""
 NO_RESEND = "not_sent_again"
 """Code of a doubt in which the same request was refused meanwhile: the key alone is no reason to send it once more."""
+ATTEMPT_SECONDS_MIN = 2.0
+"""How long an attempt may be under way at least, by its intent: a time-out below it counts from when the call begins,
+for what an intent takes to be written on a busy machine would be most of it, and nothing would ever be sent."""
 OWNER_POLL_SECONDS = 1.0
 MODEL_TIMEOUT_SECONDS = 600.0
 SEARCH_WINDOW_SECONDS = 900.0

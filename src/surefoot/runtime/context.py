@@ -103,6 +103,9 @@ class Context(msgspec.Struct, frozen=True):
             # What judges them at the socket is this process's clock, not the store's.
             first_byte = self.store.local(attempt.first_byte_before)
             last_byte = self.store.local(attempt.last_byte_before)
+            timeout_s = (rules or step.rules).timeout_s
+            if timeout_s < policy.ATTEMPT_SECONDS_MIN:
+                last_byte = min(last_byte, self.doors.clock.now().mono + timeout_s)
         return Operation(
             key=step.operation_key,
             tool=step.tool_name or "",

@@ -36,7 +36,7 @@ from surefoot.http import system_doors
 from surefoot.runtime.children import cancel_tree
 from surefoot.runtime.context import Context, to_stderr
 from surefoot.runtime.deciding import decide_about, report_about
-from surefoot.runtime.given import check_after, check_timeout
+from surefoot.runtime.given import check_timeout
 from surefoot.runtime.home import Home
 from surefoot.runtime.look import verdict_look
 from surefoot.runtime.loop import Loop, PerformLoop
@@ -47,15 +47,14 @@ from surefoot.runtime.tracing import process_tracing
 from surefoot.runtime.waiting import signal_run
 from surefoot.runtime.worker import CAPACITY, Worker
 from surefoot.signing import KeyringSigner
-from surefoot.snapshot import RunEvent, RunSnapshot, public_event, read_snapshot
+from surefoot.snapshot import RunSnapshot
 from surefoot.store.open import open_store
-from surefoot.store.port import ActionRow, Following, MessageRow, Store
+from surefoot.store.port import ActionRow, Following, Store
+from surefoot.views import Views
 from surefoot.waiters import LOOK_AGAIN_SECONDS, Until, wait_for_rest, wait_until
 
-EVENTS_PAGE = 500
 
-
-class Surefoot(Decisions):
+class Surefoot(Decisions, Views):
     """surefoot in a program: `async with Surefoot("sqlite:///app.db", agents=[reviewer], worker=True) as sf`.
 
     `store` is a URL; `tools` are further ones for `perform`; with `worker` this process drives runs, else it only
@@ -294,10 +293,6 @@ class Surefoot(Decisions):
         self._wake(None)
         return born.run, born.made
 
-    async def snapshot(self, run_id: str, language: str = "en") -> RunSnapshot:
-        """The run as clients see it. Raises NotFound."""
-        return await read_snapshot(self.context, run_id, language)
-
     async def wait(self, run_id: str, until: Until | None = None, timeout: float | None = None) -> RunSnapshot:
         """Wait until the run has ended or only a person can move it, or until `until(snapshot)`; `timeout` in seconds.
 
@@ -308,25 +303,6 @@ class Surefoot(Decisions):
             return await wait_until(self.context, run_id, until, timeout)
         await wait_for_rest(self.context, run_id, timeout)
         return await self.snapshot(run_id)
-
-    async def events(self, run_id: str, after: int = 0) -> AsyncIterator[RunEvent]:
-        """The run's events with a sequence above `after`, in order, each once; ends behind the terminal event.
-
-        What is settled after the end can be read by asking again.
-        """
-        check_after(after)
-        with contextlib.closing(self.store.follow(run_id)) as following:
-            while True:
-                await following.changed(LOOK_AGAIN_SECONDS)
-                page = await self.store.events(self.tenant, run_id, after, EVENTS_PAGE)
-                while page:
-                    for line in page:
-                        after = line.sequence
-                        yield public_event(line)
-                    page = await self.store.events(self.tenant, run_id, after, EVENTS_PAGE)
-                row = await self.store.run(self.tenant, run_id)
-                if row.run.ended and row.run.event_sequence <= after:
-                    return
 
     async def texts(self, run_id: str) -> AsyncIterator[TextFrame]:
         """The run's text as the model writes it, from its next model call on, where this process drives the run.
@@ -341,11 +317,6 @@ class Surefoot(Decisions):
     async def _ended(self, run_id: str, following: Following) -> bool:
         run = await following.changed(LOOK_AGAIN_SECONDS)
         return (run or (await self.store.run(self.tenant, run_id)).run).ended
-
-    async def messages(self, run_id: str) -> list[MessageRow]:
-        """The conversation of the run, in order."""
-        row = await self.store.run(self.tenant, run_id)
-        return await self.store.messages(self.tenant, row.run.conversation_id)
 
     async def message(self, run_id: str, text: str, *, key: str | None = None, by: str = "program") -> bool:
         """A user message; it waits until every open call has its result. False where it came before under this `key`.

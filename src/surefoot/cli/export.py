@@ -11,13 +11,14 @@ from pathlib import Path
 
 import msgspec
 
-from surefoot.app import EVENTS_PAGE, Surefoot
+from surefoot.app import Surefoot
 from surefoot.cli.output import DONE, REFUSED, Output, exit_code, shown
 from surefoot.cli.session import entered, opened
 from surefoot.cli.settings import Settings
 from surefoot.errors import InvalidInput, NotFound, StoreUnavailable, SurefootError, Unreadable
 from surefoot.snapshot import action_view, iso, message_view, public_event
 from surefoot.store.port import EvidenceRow
+from surefoot.views import EVENTS_PAGE
 
 FORMAT = "surefoot-export"
 FORMAT_VERSION = 1

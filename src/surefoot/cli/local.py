@@ -10,7 +10,7 @@ from types import TracebackType
 import msgspec
 
 from surefoot.agent.agent import Agent
-from surefoot.app import EVENTS_PAGE, Surefoot
+from surefoot.app import Surefoot
 from surefoot.cli.desk import Blocked, Cancelled, Decide, Desk, Listener
 from surefoot.cli.output import Output
 from surefoot.cli.session import entered, opened, person, place
@@ -26,8 +26,8 @@ from surefoot.snapshot import (
     message_view,
     public_event,
     read_calls,
-    run_summary,
 )
+from surefoot.views import EVENTS_PAGE
 
 LOOK_AGAIN_SECONDS = 5.0
 """Who follows a run looks at it again after this: that no worker takes it is written nowhere."""
@@ -107,8 +107,7 @@ class Local:
 
     async def runs(self, status: str | None, agent: str | None, before: str | None, limit: int) -> list[RunSummary]:
         """Runs, newest first."""
-        rows = await self._sf.store.runs(self._sf.tenant, status=status, agent=agent, before=before, limit=limit)
-        return [run_summary(row, self._language) for row in rows]
+        return await self._sf.runs(status=status, agent=agent, before=before, limit=limit, language=self._language)
 
     async def run(self, run_id: str) -> RunSnapshot:
         """One run."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Literal, NoReturn
 
 from surefoot.agent.agent import Agent
-from surefoot.app import EVENTS_PAGE, Surefoot
+from surefoot.app import Surefoot
 from surefoot.cli.output import DONE, Output, hand_over
 from surefoot.cli.runs import story
 from surefoot.cli.session import opened
@@ -24,6 +24,7 @@ from surefoot.errors import SurefootError
 from surefoot.runtime.children import rests
 from surefoot.runtime.worker import Worker
 from surefoot.snapshot import public_event
+from surefoot.views import EVENTS_PAGE
 from surefoot.waiters import takes
 
 TICK_SECONDS = 0.25

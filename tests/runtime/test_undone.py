@@ -11,6 +11,8 @@ import pytest
 
 from surefoot import Absent, Found, Operation, Receipt, Surefoot, ToolCall, effects, tool
 from surefoot.agent import undoing
+from surefoot.agent.tools import Tool
+from surefoot.connectors import github
 from tests.support import eventually
 
 REFUNDS: list[str] = []
@@ -32,7 +34,7 @@ def _find(op: Operation, cents: int) -> Absent:
 
 
 @tool(effect=effects.lookup(_find, settle=0.1), compensate=_undo)
-async def charge(op: Operation, cents: int) -> Receipt:
+async def charge(op: Operation, cents: int, note: str = "") -> Receipt:
     """Charge a card."""
     return Receipt(resource_id="c1")
 
@@ -97,3 +99,30 @@ async def test_what_is_rejected_is_left_as_it_is(store_url: str, monkeypatch: py
         await sf.reject(action_id, by="anna")
         await _nothing_noted(sf)
         assert REFUNDS == []
+
+
+def test_each_github_tool_undoes_what_it_was_called_with() -> None:
+    """The function is told the arguments that it names, as a lookup is, and not all of the call's."""
+    place = {"repo": "acme/app"}
+    calls: list[tuple[Tool, dict[str, object]]] = [
+        (github.create_issue_comment, {**place, "issue_number": 1, "body": "x"}),
+        (github.create_issue, {**place, "title": "x", "body": ""}),
+        (github.create_review, {**place, "number": 1, "body": "x", "event": "APPROVE"}),
+    ]
+    for made, arguments in calls:
+        assert isinstance(made.make_compensation(Receipt(resource_id="5"), made.check_arguments(arguments)), ToolCall)
+
+
+def test_a_compensation_that_could_not_be_made_is_refused_where_it_is_declared() -> None:
+    def asks(receipt: Receipt, euros: int) -> ToolCall:
+        return refund.call(charge_id=str(euros))
+
+    async def awaits(receipt: Receipt) -> ToolCall:
+        return refund.call(charge_id="c1")
+
+    def takes_nothing() -> ToolCall:
+        return refund.call(charge_id="c1")
+
+    for function, why in ((asks, "euros"), (awaits, "compensate is called in place"), (takes_nothing, "the receipt")):
+        with pytest.raises(TypeError, match=why):
+            charge.using(compensate=function)

@@ -127,9 +127,14 @@ def split_docstring(text: str) -> tuple[str, dict[str, str]]:
 
 
 def check_names(
-    where: str, what: str, function: Callable[..., object] | None, names: tuple[str, ...], skip: int = 0
+    where: str,
+    what: str,
+    function: Callable[..., object] | None,
+    names: tuple[str, ...],
+    skip: int = 0,
+    first: str = "Operation",
 ) -> None:
-    """Refuse a helper function that asks for what the tool does not have; `skip` counts its Operation.
+    """Refuse a helper function that asks for what the tool does not have; `skip` counts what it gets `first`.
 
     It may ask for any of `names`, for anything with a default, and for everything by `**`. Raises TypeError.
     """
@@ -139,7 +144,7 @@ def check_names(
         raise TypeError(f"{where}: {what} is a function, not a {type(function).__name__}")
     given = list(inspect.signature(function).parameters.values())
     if len([one for one in given if one.kind is not one.KEYWORD_ONLY and one.kind is not one.VAR_KEYWORD]) < skip:
-        raise TypeError(f"{where}: its {what} takes the Operation as its first parameter")
+        raise TypeError(f"{where}: its {what} takes the {first} as its first parameter")
     for parameter in given[skip:]:
         optional = parameter.default is not parameter.empty
         by_any_name = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)

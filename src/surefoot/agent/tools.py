@@ -22,7 +22,7 @@ from surefoot.core.policy import is_seconds
 from surefoot.core.state import WaitsFor
 from surefoot.core.throttle import Throttle
 from surefoot.core.values import check_key, check_plain, digest, parse_arguments
-from surefoot.effects import Effect, LookupFunction, Operation, with_settle
+from surefoot.effects import Effect, LookupFunction, Operation, Receipt, with_settle
 from surefoot.errors import InvalidInput
 from surefoot.runtime.execute import is_async
 
@@ -129,7 +129,7 @@ class Tool(msgspec.Struct, Generic[P, R], frozen=True, eq=False, kw_only=True):
     attempts: int = ATTEMPTS
     """How many attempts may have been sent or may have killed the worker."""
     compensate: Callable[..., object] | None = None
-    """`compensate(receipt, **arguments)` returns the `ToolCall` that undoes a duplicate; offered, never run unasked."""
+    """`compensate(receipt, …)` returns the `ToolCall` that undoes a duplicate; offered, never run unasked."""
     key: Callable[..., str] | None = None
     """`key(**arguments)`: the business identity that the operation key is derived from."""
     display: Display = _NO_DISPLAY
@@ -240,16 +240,25 @@ class Tool(msgspec.Struct, Generic[P, R], frozen=True, eq=False, kw_only=True):
         assert self.precondition is not None, f"tool {self.name!r} has no precondition"
         return self._with_operation(self.precondition, op, arguments)
 
+    def make_compensation(self, receipt: Receipt, arguments: Arguments) -> object:
+        """What undoes the effect of `receipt`, by the tool's own function: a ToolCall, or None. Needs `compensate`."""
+        assert self.compensate is not None, f"tool {self.name!r} has no compensation"
+        return self.compensate(receipt, **self._told(self.compensate, arguments))
+
     def _with_operation(
         self, function: Callable[..., object], op: Operation, arguments: Arguments
     ) -> Callable[[], object]:
+        values = self._told(function, arguments)
+        return lambda: function(op, **values)
+
+    def _told(self, function: Callable[..., object], arguments: Arguments) -> dict[str, object]:
+        """Those of the arguments that a function with one parameter of its own before them asks for."""
         try:
             bound = self.bind(arguments)
         except InvalidInput:
             # The parameters have changed since the call: the look gets the arguments of then, as they were sent.
             bound = dict(arguments)
-        values = accepted(function, bound, skip=1)
-        return lambda: function(op, **values)
+        return accepted(function, bound, skip=1)
 
     def needs_approval(self, arguments: Arguments) -> bool:
         """Whether a person must approve this call. An exception in `when` means yes."""
@@ -411,10 +420,11 @@ def _check_tool(tool: Tool[..., object]) -> None:
     names = tool.parameters.names
     check_names(where, "lookup", tool.effect.lookup, names, skip=1)
     check_names(where, "precondition", tool.precondition, names, skip=1)
+    check_names(where, "compensate", tool.compensate, names, skip=1, first="receipt")
     check_names(where, "key", tool.key, names)
     when = tool.approval.when if tool.approval else None
     check_names(where, "Approval(when=…)", when, names)
-    in_place = {"Approval(when=…)": when, "key": tool.key}
+    in_place = {"Approval(when=…)": when, "key": tool.key, "compensate": tool.compensate}
     check_in_place(where, {**in_place, "limits": tool.limits, "prepare": tool.prepare, "target": tool.target})
     if tool.credential is not None and (not isinstance(tool.credential, str) or not tool.credential.strip()):
         raise TypeError(f'{where}: credential is the name of a secret, such as "PAY_TOKEN"')

@@ -48,7 +48,7 @@ async def compensations_of(ctx: Context, action: ActionRow) -> list[tuple[str, T
     arguments = msgspec.json.decode(await request_of(ctx.store, ctx.tenant_id, row), type=dict[str, object])
     found: list[tuple[str, ToolCall]] = []
     for one in row.step.receipts:
-        call = tool.compensate(Receipt(resource_id=one), **arguments) if one != kept else None
+        call = tool.make_compensation(Receipt(resource_id=one), arguments) if one != kept else None
         if isinstance(call, ToolCall):
             name = one if _PLAIN.fullmatch(one) else hashlib.sha256(one.encode()).hexdigest()
             found.append((f"{call.tool.name}:compensate:{row.step.id}:{name}", call))

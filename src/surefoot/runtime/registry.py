@@ -8,7 +8,7 @@ from typing import Protocol
 from surefoot.core.codec import in_few_words
 from surefoot.core.state import EffectClass, Rules, Run, WaitsFor
 from surefoot.core.throttle import Throttle
-from surefoot.effects import Effect, Operation
+from surefoot.effects import Effect, Operation, Receipt
 from surefoot.errors import InvalidInput
 
 ASK_AFTER_SETTLES = 2.0
@@ -125,6 +125,10 @@ class RunnableTool(Protocol):
 
     def make_precondition(self, op: Operation, arguments: Arguments) -> Callable[[], object]:
         """The precondition with its arguments bound."""
+        ...
+
+    def make_compensation(self, receipt: Receipt, arguments: Arguments) -> object:
+        """The call that undoes one effect."""
         ...
 
 

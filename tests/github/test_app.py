@@ -171,6 +171,21 @@ async def test_without_a_token_nothing_was_sent(rig: AppRig, fault: f.AnyFault, 
     assert rig.world.requests("POST", COMMENTS) == []
 
 
+async def test_a_kept_token_that_was_revoked_is_no_end_of_the_call(rig: AppRig) -> None:
+    await rig.create(step="a")
+    rig.world.accounts.clear()
+    with pytest.raises(Refused) as refused:
+        await rig.create()
+    assert (refused.value.status, refused.value.retry_after) == (401, 0.0)
+    await rig.create()
+    rig.fault(f.StatusBefore(401), times=2)
+    with pytest.raises(Refused) as first:
+        await rig.create(step="b")
+    with pytest.raises(Refused) as second:
+        await rig.create(step="b")
+    assert (first.value.retry_after, second.value.retry_after) == (0.0, None), "a new token is refused once"
+
+
 async def test_a_lookup_without_a_token_cannot_tell(rig: AppRig) -> None:
     rig.fault(f.StatusBefore(502), path=TOKENS)
     assert isinstance(await rig.find(), Undetermined)

@@ -2,8 +2,8 @@
 
 The account is asked for once for a credential: GET /user; for an app that is configured here (`github_app`), GET /app
 and GET /users/<its name>[bot]. A bare token of an app may not ask: for it SUREFOOT_GITHUB_ACCOUNT names the account as
-"login:id". While it is unknown, comments can be made but absence cannot be earned: nobody could tell our comments from
-others'.
+"login:id"; a token that may ask is asked all the same, and has to be that account's. While it is unknown, comments can
+be made but absence cannot be earned: nobody could tell our comments from others'.
 """
 
 from __future__ import annotations
@@ -48,14 +48,18 @@ class Account(msgspec.Struct, frozen=True):
 
 
 class BadAnswer(Exception):
-    """A successful reply that is not what GitHub documents."""
+    """A successful reply that is not what GitHub documents. `reason` is what a lookup says of it."""
+
+    def __init__(self, message: str, *, reason: str = "bad_json") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class TooManyPages(Exception):
     """A listing longer than PAGES_MAX pages."""
 
 
-_accounts: dict[tuple[str, str], Account] = {}
+_accounts: dict[tuple[str, str, str], Account] = {}
 
 
 class GitHub:
@@ -73,9 +77,11 @@ class GitHub:
         self._api_url = (os.environ.get("GITHUB_API_URL") or API_URL).rstrip("/")
         name = self._app.name if self._app else hashlib.sha256(self._token.encode()).hexdigest()
         self._known_as = (self._api_url, name)
+        self._kept_token = False
 
     async def __aenter__(self) -> Self:
         if self._app is not None:
+            self._kept_token = github_app.has_token(self._op, self._api_url, self._app)
             self._token = await github_app.installation_token(self._op, self._api_url, self._app)
         headers = {**_HEADERS, "Authorization": f"Bearer {self._token}"}
         self.http = client(self._op, base_url=self._api_url, headers=headers)
@@ -88,15 +94,27 @@ class GitHub:
         if self._app is not None and isinstance(exc, Refused) and exc.status == 401:
             github_app.forget(self._api_url, self._app)
         await self.http.__aexit__(kind, exc, trace)
+        if self._kept_token and not self._op.looking and isinstance(exc, Refused) and exc.status == 401:
+            # Revoked before its time: a new one may be taken. A new one that is refused as well ends the call.
+            raise Refused(str(exc), retry_after=0.0, status=401) from None
 
     async def account(self) -> Account | None:
         """The account of the credential, or None where GitHub does not tell and no setting does."""
-        setting = os.environ.get(ACCOUNT_SETTING)
-        if setting:
-            return _account_of_setting(setting)
-        known = _accounts.get(self._known_as)
-        if known is not None:
-            return known
+        setting = os.environ.get(ACCOUNT_SETTING, "")
+        known = _accounts.get((*self._known_as, setting))
+        if known is None:
+            named = _account_of_setting(setting) if setting else None
+            known = await self._asked_account() or named
+            if known is None:
+                return None
+            if named is not None and named.id != known.id:
+                # Believed, it would hide our own comments from every lookup: they would be a stranger's.
+                raise Refused(f"{ACCOUNT_SETTING} is {named.login}:{named.id}, the token is that of {known.login}")
+            _accounts[(*self._known_as, setting)] = known
+        return known
+
+    async def _asked_account(self) -> Account | None:
+        """Whose the credential is by GitHub's own word, or None where it does not tell."""
         path = "/user"
         if self._app is not None:
             path = f"/users/{await github_app.app_slug(self._op, self._api_url, self._app)}[bot]"
@@ -107,9 +125,7 @@ class GitHub:
             if refused.retry_after is None and refused.status == (404 if self._app else 403):
                 return None
             raise
-        account = Account(text_in(user, "login"), number_in(user, "id"))
-        _accounts[self._known_as] = account
-        return account
+        return Account(text_in(user, "login"), number_in(user, "id"))
 
     async def account_id(self) -> str:
         """The account's id, "" where it is not known: what a marker is signed for."""
@@ -121,7 +137,7 @@ class GitHub:
 
     async def read(self, path: str) -> Mapping[str, object]:
         """A JSON object. Raises BadAnswer for anything else."""
-        value = (await self.http.get(path, reading=True)).json()
+        value = self._whole(await self.http.get(path, reading=True)).json()
         if not isinstance(value, dict):
             raise BadAnswer("not a JSON object")
         return value
@@ -136,11 +152,23 @@ class GitHub:
         """
         for page in range(1, pages_max + 1):
             reply = await self.http.get(path, params={**params, "per_page": PER_PAGE, "page": page}, reading=True)
-            items = _items(reply)
+            items = _items(self._whole(reply))
             yield items
             if len(items) < PER_PAGE and not _NEXT.search(reply.headers.get("link", "")):
                 return
         raise TooManyPages
+
+    def _whole(self, reply: Response) -> Response:
+        """`reply`, if it is GitHub's own full answer of now. Raises BadAnswer.
+
+        202 is for what is not there yet, 203 for what somebody on the way has changed, 206 for a part. A lookup takes
+        no answer that was kept somewhere for a while either, which it had asked not to get.
+        """
+        if reply.status != 200:
+            raise BadAnswer(f"status {reply.status} and not 200", reason="not_whole")
+        if self._op.looking and reply.headers.get("age", "0").strip() != "0":
+            raise BadAnswer("an answer from a cache", reason="cached")
+        return reply
 
 
 def check_place(repo: str, number: int) -> None:

@@ -73,13 +73,18 @@ def configured_app(op: Operation) -> App | None:
 
 async def installation_token(op: Operation, api_url: str, app: App) -> str:
     """A token that is good for 5 minutes at least. Raises Refused or NotSent, as before an effect."""
-    now = op._door.clock.now().wall
     token = _tokens.get((api_url, app.name))
-    if token is None or token.until - now < TOKEN_SECONDS_LEFT_MIN:
-        token = await _issue(op, api_url, app, now)
+    if token is None or not has_token(op, api_url, app):
+        token = await _issue(op, api_url, app, op._door.clock.now().wall)
         _tokens[api_url, app.name] = token
     op.know_secret("GITHUB_APP_TOKEN", token.value)
     return token.value
+
+
+def has_token(op: Operation, api_url: str, app: App) -> bool:
+    """Whether a token is kept that is good for a while."""
+    token = _tokens.get((api_url, app.name))
+    return token is not None and token.until - op._door.clock.now().wall >= TOKEN_SECONDS_LEFT_MIN
 
 
 async def app_slug(op: Operation, api_url: str, app: App) -> str:

@@ -2,7 +2,7 @@
 
 GitHub counts no issues of an author, and a listing that is filtered could hide one. But it numbers the issues and pull
 requests of a repository one after another. So the lookup reads the newest first, back to before the window, and demands
-that no number is missing since and that the next one is not taken. A number that is missing is asked for by itself: a
+that no number is missing since and that the next ones are not taken. A number that is missing is asked for by itself: a
 pull request is fine; a deleted or moved issue may have been ours, and then nobody can tell any more. A discussion has a
 number too and cannot be read here: in a repository with new discussions a person is asked more often.
 """
@@ -25,7 +25,7 @@ from surefoot.connectors.github_api import (
     place_of,
     text_in,
 )
-from surefoot.connectors.github_lookup import Comment, MarkerSearch, Stop, receipt_of, seconds_in
+from surefoot.connectors.github_lookup import Comment, MarkerSearch, Stop, plain, receipt_of, seconds_in
 from surefoot.connectors.github_tools import (
     SETTLE_SECONDS,
     TIMEOUT_SECONDS,
@@ -46,6 +46,8 @@ LABELS_MAX = 100
 LABEL_CHARACTERS_MAX = 50
 GAPS_MAX = 20
 """So many missing numbers are asked for one by one; with more, nothing is concluded."""
+AHEAD = 3
+"""So many numbers behind the newest one must not be taken: the first may be a discussion, which cannot be read."""
 _NEWEST_FIRST = {"state": "all", "sort": "created", "direction": "desc"}
 _TELLS = (301, 302, 307, 308, 404, 410)
 
@@ -55,20 +57,21 @@ Reason = Literal["completed", "not_planned"]
 async def find_issue(op: Operation, repo: str, title: str, body: str) -> Verdict:
     """Look for the issue of `op` in a repository. Reads only; raises InvalidInput for a bad place."""
     check_place(repo, 1)
-    return await _IssueSearch(op, repo, f"{title}\n\n{body}").verdict()
+    return await _IssueSearch(op, repo, title, body).verdict()
 
 
 class _IssueSearch(MarkerSearch):
     """The lookup of an issue; a hit's id is the issue's number, which is how GitHub addresses it."""
 
-    def __init__(self, op: Operation, repo: str, text: str) -> None:
-        super().__init__(op, repo, repo, text)
+    def __init__(self, op: Operation, repo: str, title: str, body: str) -> None:
+        super().__init__(op, repo, repo, f"{title}\n\n{body}")
+        self.title = plain(title)
         self.numbers: set[int] = set()
         """Every number seen, of issues and pull requests."""
         self.first: int | None = None
         """The lowest number that was given in the window."""
         self.before = 0
-        """The newest number from before the window; 0 where the repository had none."""
+        """The newest number that was given before the window; 0 where the repository had none."""
 
     async def _search(self, github: GitHub, account: Account) -> Verdict:
         await self._read_newest(github, account)
@@ -79,8 +82,10 @@ class _IssueSearch(MarkerSearch):
             return self.found()
         if self.doubts:
             raise Stop(self.doubts[0])
-        if (await self._ask(github, "issues", max(self.numbers, default=0) + 1)).status != 404:
-            raise Stop("listing_changed")
+        newest = max(self.numbers, default=0)
+        for number in range(newest + 1, newest + 1 + AHEAD):
+            if (await self._ask(github, "issues", number)).status != 404:
+                raise Stop("listing_changed")
         return Absent(coverage=dict(self.coverage))
 
     async def _read_newest(self, github: GitHub, account: Account) -> None:
@@ -99,8 +104,9 @@ class _IssueSearch(MarkerSearch):
         self.numbers.add(issue.id)
         if issue.created_at >= self.window_start:
             self.first = issue.id if self.first is None else min(self.first, issue.id)
-        elif self.first is None or issue.id < self.first:
-            self.before = max(self.before, issue.id)
+        elif not self.before and (self.first is None or issue.id < self.first):
+            # The newest of the old ones. An older one with a higher number was moved here: it got that number later.
+            self.before = issue.id
         if item.get("pull_request") is None:
             self._judge(issue, account)
 
@@ -124,6 +130,10 @@ class _IssueSearch(MarkerSearch):
         if not isinstance(item, dict):
             raise BadAnswer("not a JSON object")
         self._take(item, account)
+
+    def _same_text(self, body: str) -> bool:
+        # GitHub does not say whether an issue's text was edited, and who takes a marker out may change the rest too.
+        return plain(body.partition("\n\n")[0]) == self.title
 
     async def _ask(self, github: GitHub, kind: str, number: int) -> Response:
         return await github.http.get(f"/repos/{self.repo}/{kind}/{number}", allow=_TELLS, reading=True)

@@ -9,14 +9,18 @@ in the window, as far as GitHub shows it. Everything else is Undetermined, with 
     account_unknown    GitHub does not say whose the token is: set SUREFOOT_GITHUB_ACCOUNT
     account_changed    a comment of another account carries our marker, with a MAC made for that account or for none
     marker_altered     our account's comment holds our key, but its MAC does not fit
-    marker_missing     our account's comment, made in the window, has the same text without any marker
+    marker_missing     our account's comment, made in the window, has the same text without any marker (of an issue,
+                       the same title)
+    edited             our account's comment, made in the window, was edited since and holds no marker any more
+    not_submitted      our account's review with our marker was begun and not submitted
     count_mismatch     the listing and the issue's count disagree: one of them is stale
     deletion_seen      a comment of this issue was deleted in the window
     listing_changed, too_many_gaps, number_unreadable
                        reviews and issues, which GitHub does not count: see there
     moved, not_found, gone, unauthorized, forbidden, rate_limited, refused, server_error, timeout, unreachable,
-    bad_json, too_many_pages
-                       a request did not end in a 200 that can be read
+    bad_json, not_whole, cached, too_many_pages
+                       a request did not end in a 200 of now that can be read; moved also where another repository has
+                       the name since
 
 With `rate_limited`, the coverage holds `retry_after_seconds`.
 """
@@ -66,6 +70,8 @@ class Comment(msgspec.Struct, frozen=True):
     body: str
     author_id: int | None
     created_at: float
+    edited: bool = False
+    submitted: bool = True
 
 
 async def find_issue_comment(op: Operation, repo: str, issue_number: int, body: str) -> Verdict:
@@ -114,7 +120,7 @@ class MarkerSearch:
         if account is None:
             raise Stop("account_unknown")
         self.coverage["account"] = f"{account.login}:{account.id}"
-        await check_repo(github, self.repo)
+        await check_repo(github, self.op, self.repo)
         return await self._search(github, account)
 
     async def _search(self, github: GitHub, account: Account) -> Verdict:
@@ -129,19 +135,27 @@ class MarkerSearch:
                 self.doubts.append("account_changed")
             return
         if "ours" in scans:
-            self.hits[comment.id] = receipt_of(comment.id, comment.url)
+            if comment.submitted:
+                self.hits[comment.id] = receipt_of(comment.id, comment.url)
+            else:
+                self.doubts.append("not_submitted")
         elif "forged" in scans:
             self.doubts.append("marker_altered")
-        elif comment.created_at >= self.window_start and self._same_text(comment.body):
-            self.doubts.append("marker_missing")
+        elif comment.created_at >= self.window_start and not self._of_others(comment.body):
+            if self._same_text(comment.body):
+                self.doubts.append("marker_missing")
+            elif comment.edited:
+                self.doubts.append("edited")
 
     def _scan(self, comment: Comment, account: str) -> str:
         return self.op.scan(comment.body, place=self.place, account=account)
 
+    def _of_others(self, body: str) -> bool:
+        """With another operation's marker it is that operation's comment."""
+        return any(key != encode_key(self.op.key) for key in _MARKER.findall(body))
+
     def _same_text(self, body: str) -> bool:
-        """Our text without our marker; the same text with another operation's marker is that operation's comment."""
-        others = [key for key in _MARKER.findall(body) if key != encode_key(self.op.key)]
-        return not others and plain(body) == self.text
+        return plain(body) == self.text
 
 
 class _Search(MarkerSearch):
@@ -195,10 +209,16 @@ def receipt_of(number: int, url: str) -> Receipt:
     return Receipt(resource_id=str(number), url=url or None, output={"id": number, "url": url})
 
 
-async def check_repo(github: GitHub, repo: str) -> None:
-    """The repository is the one that was named: a renamed one answers under its old name too. Raises Stop."""
+async def check_repo(github: GitHub, op: Operation, repo: str) -> None:
+    """The repository is the one that was named and sent to. Raises Stop.
+
+    A renamed one answers under its old name too, until another one gets that name: it was made after our send then.
+    """
     found = await github.read(f"/repos/{repo}")
     if text_in(found, "full_name").lower() != repo.lower():
+        raise Stop("moved")
+    sent_at = op.search_from if op.first_sent_at is None else op.first_sent_at
+    if found.get("created_at") is not None and seconds_in(found) > sent_at:
         raise Stop("moved")
 
 
@@ -211,8 +231,8 @@ def undetermined(stop: Stop, coverage: Mapping[str, object]) -> Undetermined:
 def stop_of(exc: Exception) -> Stop:
     """The reason for which a request of a lookup ends it."""
     match exc:
-        case BadAnswer():
-            return Stop("bad_json")
+        case BadAnswer(reason=reason):
+            return Stop(reason)
         case TooManyPages():
             return Stop("too_many_pages")
         case TimedOut():
@@ -230,12 +250,14 @@ def stop_of(exc: Exception) -> Stop:
 def comment_in(item: Mapping[str, object]) -> Comment:
     """A comment of a listing. Raises BadAnswer."""
     user = object_in(item, "user")
+    created_at = seconds_in(item)
     return Comment(
         id=number_in(item, "id"),
         url=text_in(item, "html_url"),
         body=text_in(item, "body"),
         author_id=number_in(user, "id") if user else None,
-        created_at=seconds_in(item),
+        created_at=created_at,
+        edited=item.get("updated_at") is not None and seconds_in(item, "updated_at") > created_at,
     )
 
 

@@ -58,7 +58,7 @@ async def find_merge(op: Operation, repo: str, number: int, head_sha: str) -> Ve
     coverage: dict[str, object] = {"place": place_of(repo, number), "head_sha": head_sha}
     try:
         async with GitHub(op) as github:
-            await check_repo(github, repo)
+            await check_repo(github, op, repo)
             return _judge(await github.read(f"/repos/{repo}/pulls/{number}"), number, head_sha, coverage)
     except (Refused, InDoubt, NotSent, BadAnswer, TooManyPages) as exc:
         return undetermined(stop_of(exc), coverage)
@@ -129,11 +129,11 @@ async def merge_pull_request(op: Operation, repo: str, number: int, head_sha: st
 
 
 async def _not_merged(op: Operation, github: GitHub, path: str, head_sha: str) -> Receipt:
-    """405: closed or not mergeable, or merged already. On a repeat the last may be what an earlier attempt did."""
+    """405: closed or not mergeable, or merged already. The last may be what an earlier attempt did that was sent."""
     try:
         pull = await github.read(path)
         same = pull.get("merged") is True and text_in(object_in(pull, "head"), "sha") == head_sha
-        if same and op.attempt > 1:
+        if same and op.earlier_may_be_sent:
             return _receipt(text_in(pull, "merge_commit_sha"), text_in(pull, "html_url"))
     except BadAnswer as bad:
         raise InDoubt(f"GitHub's answer cannot be read: {bad}") from None

@@ -93,6 +93,7 @@ class _ReviewSearch(MarkerSearch):
             body=text_in(item, "body"),
             author_id=number_in(user, "id") if user else None,
             created_at=seconds_in(item, "submitted_at") if submitted else self.window_start,
+            submitted=submitted and item.get("state") != "PENDING",
         )
 
 

@@ -121,7 +121,8 @@ def scan(
     """What `text` holds of this operation. Never raises; linear in the length of `text`.
 
     `ours`: its marker on a line of its own, with a MAC of the keyring for this place and account. `forged`: the name
-    space with its key, but quoted, altered, or with a MAC that does not fit. `none`: nothing of this operation.
+    space with its key, but quoted, in a code block, altered, or with a MAC that does not fit. `none`: nothing of this
+    operation.
     """
     coded = encode_key(key)
     if coded.lower() not in text.lower():
@@ -129,8 +130,25 @@ def scan(
     fields = (tenant_id, run_id, step_id, key, place, account)
     for match in _marker().finditer(text):
         if match["key"] == coded and keyring.verifies(_LABEL, fields, match["mac"], key_id=match["id"]):
-            return "ours"
+            # A second whole copy is no more than the first one: it is not looked at, however many there are.
+            return "forged" if _is_shown(text, match) else "ours"
     return "forged" if _claims(text, coded) else "none"
+
+
+def _is_shown(text: str, match: re.Match[str]) -> bool:
+    """Whether the marker stands in a code block, where a reader sees it: somebody shows it there, and we never do.
+
+    As the last line it is ours all the same: a body may end inside a code block that nobody closed.
+    """
+    if not text[match.end() :].strip():
+        return False
+    indented = match[0].startswith(("    ", "\t"))
+    return indented or len(_fence().findall(text, 0, match.start())) % 2 == 1
+
+
+@cache
+def _fence() -> re.Pattern[str]:
+    return re.compile(r"(?m)^ {0,3}(?:```|~~~)")
 
 
 def _claims(text: str, coded: str) -> bool:

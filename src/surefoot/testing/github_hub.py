@@ -84,9 +84,9 @@ class Hub:
             raise ValueError(f"{action!r} is no change; use one of {', '.join(CHANGES)}")
         getattr(self, action)(**arguments)
 
-    def add_repo(self, full_name: str) -> Repo:
+    def add_repo(self, full_name: str, *, age_seconds: float = 365 * 86_400.0) -> Repo:
         """A public repository that everybody may write to."""
-        repo = self.repos[full_name] = Repo(self.new_id(), full_name)
+        repo = self.repos[full_name] = Repo(self.new_id(), full_name, created_at=self.now - age_seconds)
         return repo
 
     def add_issue(
@@ -153,10 +153,11 @@ class Hub:
         issue.events.append(IssueEvent(self.new_id(), "locked", issue.author, self.now))
 
     def transfer_issue(self, repo: str, number: int, to_repo: str, to_number: int) -> None:
-        """The issue moves; its old place answers with a redirect."""
+        """The issue moves, with the time at which it was opened; its old place answers with a redirect."""
         old = self.repos[repo].issues[number]
         new = self.add_issue(to_repo, to_number, title=old.title, body=old.body, author=old.author.login)
         new.comments, old.comments, old.moved_to = old.comments, [], (to_repo, to_number)
+        new.created_at = old.created_at
 
     def rename_repo(self, repo: str, to_repo: str) -> None:
         """The repository gets another name; its old one answers with a redirect."""

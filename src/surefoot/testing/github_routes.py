@@ -126,7 +126,7 @@ def list_issues(call: Call) -> Reply:
     creator, state = call.query.get("creator"), call.query.get("state", "open")
     issues = [i for i in repo.issues.values() if not i.deleted and i.moved_to is None]
     issues = [i for i in issues if creator in (None, i.author.login) and state in ("all", i.state)]
-    shown = sorted((i for i in issues if _listed(call, i.created_at)), key=lambda issue: -issue.number)
+    shown = sorted((i for i in issues if _listed(call, i.created_at)), key=lambda i: (-i.created_at, -i.number))
     return call.page([(i.id, gh.issue_view(repo, i, call.base, _count(call, i))) for i in shown])
 
 

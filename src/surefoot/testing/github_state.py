@@ -107,6 +107,7 @@ class Repo(msgspec.Struct):
     readers: set[str] | None = None
     writers: set[str] | None = None
     issues: dict[int, Issue] = {}
+    created_at: float = 0.0
 
     def next_number(self) -> int:
         """The number that the next issue gets."""
@@ -149,6 +150,7 @@ def repo_view(repo: Repo, base: str) -> JsonObject:
         "owner": account_view(Account(owner, repo.id + 1, "Organization")),
         "url": f"{base}/repos/{repo.full_name}",
         "html_url": f"https://github.com/{repo.full_name}",
+        "created_at": stamp(repo.created_at),
         "default_branch": "main",
         "has_issues": True,
     }

@@ -72,7 +72,6 @@ _KINDS = {
     "RemoteProtocolError": "the reply broke off or was not HTTP",
     "ConnectError": "could not connect",
     "ConnectTimeout": "could not connect in time",
-    "PoolTimeout": "could not connect in time",
     "_BadBody": "the reply's body could not be decoded",
 }
 _URL_SAFE = "/%:@!$&'()*+,;=~-._"
@@ -349,14 +348,13 @@ def retry_after_seconds(status: int, headers: Mapping[str, str], wall: float) ->
 
 
 def _seconds_until(text: str, wall: float) -> float | None:
-    number = _number(text)
-    if number is not None:
+    if (number := _number(text)) is not None:
         return number
     try:
         # Loaded late, as urllib below: both cost more at the start of a process than our whole core.
-        from email.utils import parsedate_to_datetime
+        from email.utils import parsedate_to_datetime as parsed
 
-        return parsedate_to_datetime(text).timestamp() - wall
+        return parsed(text).timestamp() - wall
     except (ValueError, TypeError, OverflowError):
         return None
 
@@ -369,7 +367,7 @@ def _number(text: str) -> float | None:
 def _sort_exception(where: str, exc: Exception) -> NotSent | InDoubt:
     name = type(exc).__name__
     text = f"{where}: {_KINDS.get(name, name)}"
-    if name in ("ConnectError", "ConnectTimeout", "PoolTimeout"):
+    if name in ("ConnectError", "ConnectTimeout"):
         return NotSent(text)
     return TimedOut(text) if name in ("TimeIsOver", "ReadTimeout", "WriteTimeout") else InDoubt(text)
 
@@ -379,8 +377,9 @@ def _url(text: str, params: Mapping[str, str | int]) -> tuple[bytes, bytes, int 
     from urllib.parse import quote, urlencode, urlsplit
 
     parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
-        raise ValueError("not an http or https URL without userinfo")
+    odd = any(character < " " or character == "\x7f" for character in text)  # urllib leaves some of them out
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or odd:
+        raise ValueError("not an http or https URL without userinfo and control characters")
     host = parts.hostname.encode("ascii" if ":" in parts.hostname else "idna")
     query = "&".join(part for part in (parts.query, urlencode(params)) if part)
     target = quote(parts.path or "/", safe=_URL_SAFE) + ("?" + quote(query, safe=_URL_SAFE + "?") if query else "")
@@ -429,15 +428,19 @@ def _decompress(raw: bytes, encoding: str, body_bytes_max: int, *, complete: boo
         return raw, False
     if encoding.strip().lower() not in ("gzip", "x-gzip", "deflate"):
         raise _BadBody
-    unpack = zlib.decompressobj(wbits=47)  # gzip or zlib, told by its head
-    try:
-        body = unpack.decompress(raw, body_bytes_max)
-    except zlib.error:
-        raise _BadBody from None
-    longer = bool(unpack.unconsumed_tail)
-    if complete and not longer and not unpack.eof and raw:
-        raise _BadBody
-    return body, longer
+    body, longer = bytearray(), False
+    while raw and not longer:
+        unpack = zlib.decompressobj(wbits=47)  # gzip or zlib, told by its head
+        try:
+            body += unpack.decompress(raw, body_bytes_max - len(body) + 1)
+        except zlib.error:
+            raise _BadBody from None
+        longer = bool(unpack.unconsumed_tail) or len(body) > body_bytes_max
+        if complete and not longer and not unpack.eof:
+            raise _BadBody
+        # A body may have several members; what else stands behind one is none of the body.
+        raw = unpack.unused_data if unpack.unused_data.startswith(b"\x1f\x8b") else b""
+    return bytes(body[:body_bytes_max]), longer
 
 
 def system_doors() -> Doors:

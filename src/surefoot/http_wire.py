@@ -277,8 +277,13 @@ class _Connection:
 
     def serves(self, origin: httpcore.Origin) -> bool:
         """True if this kept connection can take another request. One of an effect asked for its close and cannot."""
-        free = not self.taken and self.http.is_idle()
+        free = not self.taken and self.http.is_idle() and not self._said_too_much()
         return free and self.origin == origin and not self.http.has_expired()
+
+    def _said_too_much(self) -> bool:
+        """Whether the peer wrote more than its reply: that would be read as the reply to what is asked next."""
+        more, _ = self.http._h11_state.trailing_data
+        return bool(more)
 
 
 class _Body:

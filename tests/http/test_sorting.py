@@ -206,6 +206,47 @@ async def test_gzip_is_read_and_a_bomb_is_cut() -> None:
     assert (len(reply.bytes), reply.truncated) == (1_000, True)
 
 
+async def test_a_gzip_body_of_several_members_is_read_to_its_end() -> None:
+    first, second = gzip.compress(b"[1,", mtime=0), gzip.compress(b"2]", mtime=0)
+    long = gzip.compress(b"1" * 500, mtime=0)
+    bodies = {
+        "/long": long + long,
+        "/two": first + second,
+        "/behind": first + second + b"\r\nnone",
+        "/half": first + second[:-4],
+    }
+
+    async def behave(connection: Connection) -> None:
+        while True:
+            path = (await connection.read_request()).split()[1].decode()
+            await connection.reply(200, bodies[path], content_encoding="gzip")
+
+    async with serving(behave) as peer, client(make_op(effect="read"), base_url=peer.url) as http:
+        assert (await http.get("/two")).json() == [1, 2]
+        assert (await http.get("/behind")).json() == [1, 2]
+        for room in (500, 501, 999, 1_000):
+            reply = await http.get("/long", body_bytes_max=room)
+            assert (len(reply.bytes), reply.truncated) == (room, room < 1_000)
+        with pytest.raises(InDoubt):
+            await http.get("/half")
+
+
+async def test_what_a_peer_writes_behind_a_reply_is_not_the_reply_to_the_next_request() -> None:
+    more = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n[1]"
+
+    async def behave(connection: Connection) -> None:
+        while True:
+            path = (await connection.read_request()).split()[1]
+            body = b"[]" if path == b"/first" else b"[2]"
+            head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body)
+            await connection.send(head + body + more)
+
+    async with serving(behave) as peer, client(make_op(looking=True), base_url=peer.url) as http:
+        assert (await http.get("/first")).json() == []
+        assert (await http.get("/second")).json() == [2]
+    assert len(peer.connections) == 2
+
+
 async def test_a_large_body_is_cut_and_the_effect_stands() -> None:
     async with serving(answering(201, b"y" * 200_000)) as peer, client(make_op(), base_url=peer.url) as http:
         reply = await http.post("/x", json={}, body_bytes_max=70_000)
@@ -225,6 +266,9 @@ async def test_json_is_lenient() -> None:
         ("http://user:pw@127.0.0.1/", {}, 1),
         ("http:///x", {}, 1),
         ("http://127.0.0.1:99999/", {}, 1),
+        ("http://127.0.0.1:9/a\nb", {}, 1),
+        ("http://127.0.0.1:9/a\tb?c\r=1", {}, 1),
+        ("\x01http://127.0.0.1:9/", {}, 1),
         ("", {"X-A": "CANARY\r\nX-B: 1"}, 1),
         ("", {"X-A": "CANARY \u4e2d"}, 1),
         ("", {}, float("nan")),

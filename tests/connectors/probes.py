@@ -67,8 +67,9 @@ def charge(amount_cents: int, customer: str) -> dict[str, object]:
 
 def charging(**options: object) -> Tool:
     """The World's billing service, which keeps keys for a day."""
-    settings: dict[str, object] = {"key_lifetime": DAY, "credential": "GITHUB_TOKEN", "timeout": 15.0, **options}
-    return http.post("charge", url=CHARGES, parameters=charge, **settings)  # type: ignore[arg-type]  # as given
+    fixed: dict[str, object] = {"url": CHARGES, "key_lifetime": DAY, "credential": "GITHUB_TOKEN", "timeout": 15.0}
+    settings = {**fixed, **options}
+    return http.post("charge", parameters=charge, **settings)  # type: ignore[arg-type]  # as given
 
 
 def tracker(world: World) -> None:

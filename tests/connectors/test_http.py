@@ -70,6 +70,24 @@ def test_the_declaration_says_it_all() -> None:
     assert tool.target_text(ARGUMENTS) == f"POST {CHARGES}" and tool.approval is not None
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://api.example.com/v1/mails", "https://api.example.com/v1/mails"),
+        ("https://x.example/hooks?token=CANARY7&CANARY7", "https://x.example/hooks?token=…&=… (sha256 "),
+        ("https://hooks.example/services/T024/B024/xCANARY7xxxxxxxxxxxxxx", "/services/T024/B024/xCAN… (sha256 "),
+        ("https://api.example/bot12345678:CANARY7xxxxxxxxx/send", "/bot1…/send (sha256 "),
+        ("https://x.example/a#CANARY7", "https://x.example/a"),
+    ],
+)
+def test_what_may_be_a_token_in_the_url_is_not_shown(url: str, shown: str) -> None:
+    target = charging(url=url).target_text(ARGUMENTS)
+    assert shown in target and "CANARY7" not in target
+    other = charging(url=url.replace("CANARY7", "CANARY8")).target_text(ARGUMENTS)
+    assert (other == target) == ("sha256" not in shown), "another URL is another target"
+    assert charging(url=url, target=lambda arguments: "the shop").target_text(ARGUMENTS) == "the shop"
+
+
 async def test_the_function_makes_the_body_and_the_key_is_the_operations() -> None:
     rig = virtual_rig()
     receipt = await send(charging(keep={"cents": "amount"}), rig, ARGUMENTS)
@@ -133,6 +151,9 @@ def test_what_cannot_be_checked_is_refused_at_definition(schema: dict[str, objec
 def test_other_mistakes_are_refused_at_definition() -> None:
     with pytest.raises(ValueError, match="key_lifetime"):
         charging(key_lifetime=0)
+    for url in ("https://anna:secret@x.example/", "ftp://x.example/", "x.example/a", "https:///a", "http://[x/"):
+        with pytest.raises(ValueError, match="url is"):
+            charging(url=url)
     with pytest.raises(ValueError, match="not both"):
         charging(still_running=(422,))
     with pytest.raises(ValueError, match="secret"):

@@ -22,6 +22,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import TypedDict, Unpack
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -37,6 +38,11 @@ KEY_CHARACTERS_MAX = 255
 STILL_RUNNING = (409,)
 OTHER_PAYLOAD = (422,)
 
+SHOWN_CHARACTERS_MAX = 20
+"""A longer part of a path with letters and digits in it may be a token, as in the addresses of webhooks."""
+SHOWN_CHARACTERS = 4
+"""What is shown of such a part."""
+_SHOWN_HASH_DIGITS = 8
 _PLAIN_KEY = re.compile(rf"[!#-\[\]-~]{{1,{KEY_CHARACTERS_MAX}}}")
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -133,10 +139,13 @@ def post(
 
     `quoted` sends the key as the IETF draft writes it, in quotes. `credential` names a secret, `authorization` says how
     it is sent. Paths such as "data.0.id" lead into the reply: to the id (None: this service has none), to a link, and
-    to what is kept for the model (`keep`: name to path).
+    to what is kept for the model (`keep`: name to path). Unless `target` says otherwise, people see the URL as
+    `shown_url` gives it.
 
     Raises TypeError or ValueError for a declaration that could not be kept, as `surefoot.tool` does.
     """
+    if not _is_address(url):
+        raise ValueError(f"{name}: url is an http or https URL without a user name; a password goes into credential")
     if {*still_running} & {*other_payload}:
         raise ValueError(f"{name}: a status means still_running or other_payload, not both")
     if "{secret}" not in authorization:
@@ -144,7 +153,8 @@ def post(
     endpoint = _Endpoint(
         url, header, quoted, credential, authorization, headers, still_running, other_payload, id_path, url_path, keep
     )
-    options.setdefault("target", lambda arguments: f"POST {url}")
+    aim = f"POST {shown_url(url)}"
+    options.setdefault("target", lambda arguments: aim)
     declare = tool(
         effect=effects.idempotent(key_lifetime=key_lifetime, lookup=lookup, settle=settle),
         name=name,
@@ -197,6 +207,33 @@ def key_text(key: str) -> str:
     if _PLAIN_KEY.fullmatch(key):
         return key
     return f"sha256-{hashlib.sha256(key.encode()).hexdigest()}"
+
+
+def shown_url(url: str) -> str:
+    """A URL as people see it and rows keep it, without what may be a token: the values of its query, and long parts of
+    its path in which letters and digits mix. Where something is hidden, a hash stands for the whole: another URL is
+    another target.
+    """
+    parts = urlsplit(url)
+    path = "/".join(_shown_part(part) for part in parts.path.split("/"))
+    names = [part.partition("=")[0] if "=" in part else "" for part in parts.query.split("&") if part]
+    shown = f"{parts.scheme}://{parts.netloc}{path}" + ("?" if names else "") + "&".join(f"{one}=…" for one in names)
+    if not names and path == parts.path:
+        return shown
+    return f"{shown} (sha256 {hashlib.sha256(url.encode()).hexdigest()[:_SHOWN_HASH_DIGITS]})"
+
+
+def _shown_part(part: str) -> str:
+    mixed = any(one.isdigit() for one in part) and any(one.isalpha() for one in part)
+    return f"{part[:SHOWN_CHARACTERS]}…" if len(part) >= SHOWN_CHARACTERS_MAX and mixed else part
+
+
+def _is_address(url: object) -> bool:
+    try:
+        parts = urlsplit(url) if isinstance(url, str) else None
+    except ValueError:
+        return False
+    return parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
 
 
 def value_at(value: object, path: str) -> object:

@@ -6,10 +6,11 @@ import asyncio
 import sqlite3
 import threading
 from contextlib import closing
+from types import SimpleNamespace
 
 import psycopg
 import pytest
-from psycopg.rows import dict_row
+from psycopg.rows import class_row, dict_row, kwargs_row, scalar_row
 
 from surefoot import sql
 from surefoot.effects import Absent, Found, Receipt, Undetermined
@@ -131,6 +132,36 @@ def test_row_factories_of_the_user_do_not_matter(database: Database) -> None:
             conn.text_factory = bytes
         conn.row_factory = sqlite3.Row if isinstance(conn, sqlite3.Connection) else dict_row  # type: ignore[assignment]  # what users do
         assert isinstance(sql.find(conn, OP), Found)
+
+
+def test_cursors_and_rows_of_the_user_on_postgresql_do_not_matter(postgres_uri: str) -> None:
+    """Rows without a sequence of values were none."""
+    database = PostgresDatabase(postgres_uri)
+    for factory in (class_row(SimpleNamespace), scalar_row, kwargs_row(lambda **columns: columns)):
+        with closing(psycopg.connect(postgres_uri, row_factory=factory, cursor_factory=psycopg.RawCursor)) as conn:
+            sql.record(conn, OP, RECEIPT)
+            conn.commit()
+            assert isinstance(sql.find(conn, OP), Found)
+            conn.execute("DELETE FROM surefoot_operation")
+            conn.commit()
+            assert isinstance(sql.find(conn, OP), Absent)
+    assert database.orders() == []
+
+
+def test_a_standby_is_told_also_where_a_pooler_gives_it_the_second_question_alone(postgres_uri: str) -> None:
+    PostgresDatabase(postgres_uri)
+    with closing(psycopg.connect(postgres_uri, autocommit=True)) as conn:
+        conn.execute("CREATE SCHEMA IF NOT EXISTS odd; CREATE SEQUENCE IF NOT EXISTS odd.asked")
+        conn.execute(
+            "CREATE OR REPLACE FUNCTION odd.pg_is_in_recovery() RETURNS boolean "
+            "LANGUAGE sql AS $$ SELECT nextval('odd.asked') > 1 $$"
+        )
+        conn.execute("SET search_path = odd, public, pg_catalog")
+        try:
+            verdict = sql.find(conn, OP)
+        finally:
+            conn.execute("RESET search_path; DROP SCHEMA odd CASCADE")
+    assert isinstance(verdict, Undetermined) and verdict.reason == "standby"
 
 
 def test_two_attempts_at_once_make_one_effect(database: Database) -> None:

@@ -55,7 +55,7 @@ class PostgresCursor(Protocol):
         ...
 
     def fetchone(self) -> object:
-        """The next row, in whatever form the connection's row factory gives it."""
+        """The next row."""
         ...
 
 
@@ -168,7 +168,8 @@ def _find_postgres(conn: PostgresConnection, op: Operation) -> tuple[str, list[o
         if standby or not free:
             return "standby" if standby else "transaction_open", []
         # A transaction of its own: its view begins after every transaction that the probe could have seen has ended.
-        return "", _values(_run(conn, "find", op.tenant_id, op.key).fetchone())
+        standby, *row = _values(_run(conn, "find", op.tenant_id, op.key).fetchone())
+        return "standby" if standby else "", row if row[0] is not None else []
     finally:
         conn.rollback()
 
@@ -198,7 +199,12 @@ def _run(conn: Connection, name: str, *values: object) -> sqlite3.Cursor | Postg
         cursor = conn.cursor()
         cursor.row_factory = None
         return cursor.execute(statement, values)
-    return conn.execute(statement.encode(), values)
+    # Late, since psycopg is an extra. A cursor of our own: the connection's factories are the user's.
+    from psycopg import Connection as Psycopg, Cursor
+    from psycopg.rows import tuple_row
+
+    assert isinstance(conn, Psycopg), "looked at by _dialect"
+    return Cursor(conn, row_factory=tuple_row).execute(statement.encode(), values)
 
 
 def _dialect(conn: Connection) -> str:
@@ -219,9 +225,7 @@ def _queries(dialect: str) -> Mapping[str, str]:
 
 
 def _values(row: object) -> list[object]:
-    if isinstance(row, Mapping):
-        return list(row.values())
-    return list(row) if isinstance(row, Sequence) else []
+    return list(row) if isinstance(row, tuple) else []
 
 
 def _text(value: object) -> str:

@@ -36,5 +36,8 @@ ON CONFLICT DO NOTHING
 SELECT pg_try_advisory_xact_lock(hashtextextended('surefoot_operation:' || %s || ':' || %s, 0)), pg_is_in_recovery()
 
 -- name: find
--- Whether a transaction with this key was committed. Asked in a transaction of its own, after the probe's has ended.
-SELECT receipt::text, recorded_at::text FROM surefoot_operation WHERE tenant_id = %s AND key = %s
+-- Whether a transaction with this key was committed. Asked in a transaction of its own, after the probe's has ended; a
+-- pooler may give it to another server than the probe. One row in any case.
+SELECT pg_is_in_recovery(), kept.receipt::text, kept.recorded_at::text
+FROM (SELECT %s AS tenant_id, %s AS key) AS asked
+LEFT JOIN surefoot_operation AS kept ON kept.tenant_id = asked.tenant_id AND kept.key = asked.key

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from surefoot import Agent, Operation, Receipt, Surefoot, effects, tool
-from surefoot.agent.compaction import DONE_MAX, INSTRUCTIONS, NOT_KNOWN, cut_of, opening
+from surefoot.agent.compaction import DONE_MAX, INSTRUCTIONS, NOT_KNOWN, cut_of, opening, summary_body
 from surefoot.agent.messages import History, SummaryBody
-from surefoot.agent.model import ModelRequest, NoteMessage, ToolResultMessage
+from surefoot.agent.model import ModelRequest, ModelResponse, ModelRetryable, NoteMessage, ToolResultMessage
 from surefoot.core.state import EffectClass, Rules, Step as StepRecord, StepStatus, StepType
 from surefoot.store.port import MessageRow, StepRow
 from surefoot.testing.histories import validate_history
@@ -173,3 +173,9 @@ def test_what_was_done_is_told_by_the_records_and_never_guessed() -> None:
     many = [_step(n, StepStatus.succeeded) for n in range(DONE_MAX + 5)]
     assert "- 5 earlier calls, not listed" in opening(SummaryBody("SUMMARY", 10_000), many).text
     assert opening(SummaryBody("SUMMARY", 3), []).text.endswith("SUMMARY")
+
+
+@pytest.mark.parametrize("answer", [ModelResponse("I cannot do this.", finish="content_filter"), ModelResponse(" ")])
+def test_a_refusal_is_no_summary(answer: ModelResponse) -> None:
+    with pytest.raises(ModelRetryable):
+        summary_body(answer, 7, BOUND)

@@ -174,15 +174,16 @@ class Long:
 
     name = "long"
 
-    def __init__(self, cuts: int) -> None:
+    def __init__(self, cuts: int, finish: str = "length") -> None:
         self._cuts = cuts
+        self._finish = finish
         self.requests: list[ModelRequest] = []
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Half an answer, or in the end a whole one."""
         self.requests.append(request)
         cut = len(self.requests) <= self._cuts
-        return ModelResponse("Half an ans" if cut else "A whole answer.", finish="length" if cut else "stop")
+        return ModelResponse("Half an ans" if cut else "A whole answer.", finish=self._finish if cut else "stop")
 
 
 async def _talk(store_url: str, model: Long) -> RunSnapshot:
@@ -190,21 +191,58 @@ async def _talk(store_url: str, model: Long) -> RunSnapshot:
         return await sf.wait((await sf.start("talker", "go")).id, timeout=WAIT_SECONDS)
 
 
-async def test_an_answer_that_was_cut_off_is_no_result_and_is_asked_for_again(store_url: str) -> None:
-    model = Long(cuts=1)
+ENDINGS = [("length", "cut off", "answer_cut"), ("content_filter", "content filter", "answer_filtered")]
+
+
+@pytest.mark.parametrize(("finish", "told", "code"), ENDINGS)
+async def test_an_answer_that_is_not_whole_is_no_result_and_is_asked_for_again(
+    store_url: str, finish: str, told: str, code: str
+) -> None:
+    model = Long(1, finish)
     run = await _talk(store_url, model)
     assert (run.status, run.result, len(model.requests)) == ("completed", {"text": "A whole answer."}, 2)
     said = model.requests[1].messages
     assert isinstance(said[-2], AssistantMessage) and said[-2].text == "Half an ans"
-    assert isinstance(said[-1], NoteMessage) and "cut off" in said[-1].text
+    assert isinstance(said[-1], NoteMessage) and told in said[-1].text
 
 
-async def test_a_run_whose_answers_are_cut_off_again_fails_and_can_be_taken_up(store_url: str) -> None:
-    model = Long(cuts=2)
+@pytest.mark.parametrize(("finish", "told", "code"), ENDINGS)
+async def test_a_run_whose_answers_are_not_whole_again_fails_and_can_be_taken_up(
+    store_url: str, finish: str, told: str, code: str
+) -> None:
+    model = Long(2, finish)
     agent = Agent("talker", model)
     async with Surefoot(store_url, [agent], worker=True) as sf:
         run = await sf.wait((await sf.start("talker", "go")).id, timeout=WAIT_SECONDS)
-        assert (run.status, run.error_code, run.result, len(model.requests)) == ("failed", "answer_cut", None, 2)
+        assert (run.status, run.error_code, run.result, len(model.requests)) == ("failed", code, None, 2)
         again = await sf.wait((await sf.retry(run.id)).id, timeout=WAIT_SECONDS)
     assert again.result == {"text": "A whole answer."}
     assert isinstance(model.requests[2].messages[-1], NoteMessage), "no provider is asked to go on in its own words"
+
+
+@pytest.mark.parametrize("finish", ["length", "content_filter"])
+async def test_a_call_that_was_cut_off_before_its_arguments_is_not_made_without_them(
+    store_url: str, finish: str
+) -> None:
+    """None are as good as an object without entries, and each argument of this tool may be left out."""
+    wiped: list[str] = []
+
+    @tool(effect=effects.opaque)
+    def wipe(op: Operation, folder: str = "/") -> str:
+        """Empty a folder."""
+        wiped.append(folder)
+        return "empty"
+
+    cut = ModelResponse("", (CallPart("a", "wipe", '{"folder": "a"}'), CallPart("b", "wipe", " ")), finish=finish)
+    answers = iter([cut, ModelResponse("", (CallPart("c", "wipe", ""),), finish="tool_calls"), ModelResponse("done")])
+
+    class Scripted:
+        name = "scripted"
+
+        async def complete(self, request: ModelRequest) -> ModelResponse:
+            return next(answers)
+
+    async with Surefoot(store_url, [Agent("talker", Scripted(), tools=[wipe])], worker=True) as sf:
+        run = await sf.wait((await sf.start("talker", "go")).id, timeout=WAIT_SECONDS)
+    codes = [step.error_code for step in run.steps if step.type == "tool_call"]
+    assert (run.status, wiped, codes) == ("completed", ["a", "/"], [None, "invalid_arguments", None])

@@ -7,8 +7,10 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from typing import NoReturn
 
 import pytest
+from pydantic_ai import messages as wire
 
 from surefoot.agent.model import (
     AssistantMessage,
@@ -23,6 +25,7 @@ from surefoot.agent.model import (
     UserMessage,
 )
 from surefoot.agent.providers import PydanticAIModel, resolve_model
+from surefoot.agent.providers_pydantic import from_library
 from surefoot.core.values import parse_arguments
 from surefoot.errors import InvalidInput
 from surefoot.testing.model import FakeModel
@@ -42,7 +45,8 @@ BATCH = (
 
 def chat_answer(message: Mapping[str, object]) -> ServerStep:
     """An answer of the chat API in a shape of its own."""
-    choice = {"index": 0, "message": {"role": "assistant", "content": None, **message}, "finish_reason": "tool_calls"}
+    finish = "tool_calls" if "tool_calls" in message else "stop"
+    choice = {"index": 0, "message": {"role": "assistant", "content": None, **message}, "finish_reason": finish}
     body = {"id": "c", "object": "chat.completion", "created": 1, "model": "odd", "choices": [choice]}
     return ServerStep(fault=ServerFault(status=200, body=json.dumps(body)))
 
@@ -202,6 +206,28 @@ async def test_a_refusal_of_the_model_is_its_text() -> None:
     async with serve(CHAT, [chat_answer({"refusal": "I will not."})]) as (_, model):
         answer = await model.complete(asked())
     assert (answer.text, answer.finish) == ("I will not.", "content_filter")
+
+
+@pytest.mark.parametrize("finish", ["tool_calls", "function_call"])
+async def test_an_answer_that_says_it_calls_tools_and_names_none_is_asked_for_again(finish: str) -> None:
+    """As of a server that could not read the call which its model wrote."""
+    message = {"role": "assistant", "content": ""}
+    choice = {"index": 0, "message": message, "finish_reason": finish}
+    body = json.dumps({"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]})
+    async with serve(CHAT, [ServerStep(fault=ServerFault(200, body=body)), ServerStep("later")]) as (_, model):
+        with pytest.raises(ModelRetryable, match="no call"):
+            await model.complete(asked())
+        assert (await model.complete(asked())).text == "later"
+
+
+@pytest.mark.parametrize("raised", [TypeError, AttributeError, OverflowError])
+def test_an_answer_whose_price_cannot_be_told_is_an_answer(raised: type[Exception]) -> None:
+    class Dear(wire.ModelResponse):
+        def cost(self) -> NoReturn:
+            raise raised
+
+    answer = from_library(Dear(parts=[wire.TextPart("hi")], finish_reason="stop"), CHAT)
+    assert (answer.text, answer.usage.cost_microdollars) == ("hi", None)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -12,6 +12,7 @@ import msgspec
 from surefoot.agent.messages import Entry, History, SummaryBody
 from surefoot.agent.model import (
     CHARACTERS_PER_TOKEN,
+    FILTERED,
     AssistantMessage,
     ModelRequest,
     ModelResponse,
@@ -82,7 +83,9 @@ def compaction_request(history: History, up_to: int, settings: Mapping[str, obje
 
 
 def summary_body(answer: ModelResponse, up_to: int, tokens_max: int) -> bytes:
-    """The answer as a message of role `summary`. Raises ModelRetryable for one without text."""
+    """The answer as a message of role `summary`. Raises ModelRetryable for one without text, or with a refusal."""
+    if answer.finish == FILTERED:
+        raise ModelRetryable("the provider's content filter stopped the summary")
     text = clean_text(answer.text).strip()
     if not text:
         raise ModelRetryable("the model gave an empty summary")

@@ -14,7 +14,7 @@ from surefoot.agent.agent import Agent
 from surefoot.agent.compaction import compaction_request, cut_of, opening, summary_body
 from surefoot.agent.fallback import Models
 from surefoot.agent.messages import History, assistant_body, read_answer
-from surefoot.agent.model import Model, ModelRequest, ModelResponse, NoteMessage, WireMessage
+from surefoot.agent.model import FILTERED, Model, ModelRequest, ModelResponse, NoteMessage, WireMessage
 from surefoot.agent.output import REMINDER
 from surefoot.agent.prepare import Preparer
 from surefoot.agent.texts import Texts
@@ -45,13 +45,16 @@ from surefoot.runtime.loop import RecordModel, known_calls
 from surefoot.store.port import Append, MessageRow
 
 _BUDGET = frozenset({"turns_used_up", "time_used_up", "tokens_used_up", "cost_used_up"})
-CUT = "length"
-"""How an answer ends that its provider cut off, at the limit of its tokens."""
 CUT_NOTE = (
     "Your answer was cut off at the limit of its tokens, so it is not taken as the result. Give the whole answer "
     "again, shorter."
 )
-ANSWER_CUT = "answer_cut"
+FILTER_NOTE = (
+    "Your answer was stopped by the provider's content filter, or refused, so it is not taken as the result. Give an "
+    "answer in other words, or say what cannot be done."
+)
+UNFINISHED = {"length": (CUT_NOTE, "answer_cut"), FILTERED: (FILTER_NOTE, "answer_filtered")}
+"""How an answer without calls ends that is none, with what the model is told once, and the code of a run after two."""
 REASONING_CHARACTERS_MAX = 1024 * 1024
 """Of one answer; more is not kept, and the provider may then refuse what comes next."""
 Streaming = Callable[[ModelRequest, Callable[[str], None]], Awaitable[ModelResponse]]
@@ -206,7 +209,8 @@ class AgentLoop:
             body = summary_body(answer.response, answer.up_to, self._agent.history_tokens or 0)
             return _RecordSummary(redact_json(self._ctx.redactor, body), _spent(answer.response))
         assert isinstance(answer, ModelResponse)
-        calls = await Preparer(self._ctx, self._agent, self._proposed).prepare(run, answer.calls)
+        whole = answer.finish not in UNFINISHED
+        calls = await Preparer(self._ctx, self._agent, self._proposed).prepare(run, answer.calls, whole=whole)
         kept = None if not calls else self._reasoning(run, answer.reasoning)
         message = assistant_body(answer, None if kept is None else kept.ref)
         body = redact_json(self._ctx.redactor, message)
@@ -214,8 +218,10 @@ class AgentLoop:
         if not calls and not self._agent.output:
             result = redact_json(self._ctx.redactor, msgspec.json.encode({"text": _stored_text(body)}))
         had = self._history.reasoning_ref is not None
-        cuts = 0 if answer.finish != CUT else 1 + self._history.ends_with(CUT_NOTE)
-        return _Record(body, result, calls, _spent(answer), kept, had, cuts)
+        told, code = UNFINISHED.get(answer.finish, (None, ""))
+        if any(self._history.ends_with(note) for note, _ in UNFINISHED.values()):
+            return _Record(body, result, calls, _spent(answer), kept, had, told, code)
+        return _Record(body, result, calls, _spent(answer), kept, had, told)
 
     def _reasoning(self, run: Run, text: str | None) -> BlobPut | None:
         """The transient blob. Signed text cannot be redacted: with a known secret in it, nothing is kept."""
@@ -233,8 +239,8 @@ class AgentLoop:
 class _Record:
     """Records one answer: its message, its calls, and the run's end if there are none.
 
-    Without a `result` only a call can give it, and the model is told so. `cuts` is how many answers in a row, this one
-    included, were cut off: half an answer is no result, and a second one no accident.
+    Without a `result` only a call can give it, and the model is told so. `unfinished` is what it is told of an answer
+    that was cut off or filtered: half an answer is no result. After a second one in a row `code` ends the run.
     """
 
     def __init__(
@@ -245,9 +251,11 @@ class _Record:
         spent: Spent,
         reasoning: BlobPut | None,
         had_reasoning: bool,
-        cuts: int,
+        unfinished: str | None,
+        code: str = "",
     ) -> None:
-        self._cuts = cuts
+        self._unfinished = unfinished
+        self._code = code
         self._reasoning = reasoning
         self._had_reasoning = had_reasoning
         self._body = body
@@ -264,11 +272,11 @@ class _Record:
             d.carry(self._reasoning)
         if self._calls or d.run.queued:
             return
-        if self._cuts:
+        if self._unfinished is not None:
             # Also before the end: whoever takes the run up goes on behind it.
-            note(d, result_body(CUT_NOTE))
-            if self._cuts > 1:
-                fail_run(d, ANSWER_CUT)
+            note(d, result_body(self._unfinished))
+            if self._code:
+                fail_run(d, self._code)
         elif self._result is None:
             note(d, result_body(REMINDER))
         else:

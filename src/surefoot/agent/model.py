@@ -18,6 +18,8 @@ import msgspec
 
 CHARACTERS_PER_TOKEN = 4
 """By which the size of a text is estimated that no provider has counted."""
+FILTERED = "content_filter"
+"""How an answer ends that a filter of the provider has stopped, or in which the model refused to answer."""
 
 
 class CallPart(msgspec.Struct, frozen=True):

@@ -48,9 +48,18 @@ class Preparer:
         self._asks_owner = asks_owner
         self._has_result = False
 
-    async def prepare(self, run: Run, calls: Sequence[CallPart]) -> list[ProposedCall]:
-        """One ProposedCall for each call, in order. Reads the store, sends nothing."""
-        return [await self._one(run, call) for call in calls]
+    async def prepare(self, run: Run, calls: Sequence[CallPart], *, whole: bool = True) -> list[ProposedCall]:
+        """One ProposedCall for each call, in order. Reads the store, sends nothing.
+
+        Of an answer that is not `whole` the last call may have lost its arguments: none are no arguments then.
+        """
+        if whole or not calls or calls[-1].arguments.strip():
+            return [await self._one(run, call) for call in calls]
+        return [*[await self._one(run, call) for call in calls[:-1]], self._lost(calls[-1])]
+
+    def _lost(self, call: CallPart) -> ProposedCall:
+        text = f"{call.name}: the answer was cut off before the arguments of this call. Call it again."
+        return self._refused(call, "invalid_arguments", text, self._agent.tools.get(call.name) if self._agent else None)
 
     async def _one(self, run: Run, call: CallPart) -> ProposedCall:
         if self._agent is not None and self._agent.output is not None and call.name == FINAL_RESULT:

@@ -167,6 +167,21 @@ class Access:
         other = await store.counts("another")
         assert (dict(other.runs), dict(other.actions), other.leased) == ({}, {}, 0)
 
+    async def test_unknown_outcomes_are_found_by_their_place(self, bench: Bench) -> None:
+        store = await bench.open()
+        story, other = await Story.begin(store, 1, owner="w"), await Story.begin(store, 2, owner="w")
+        for one in (story, other):
+            await one.begin_step()
+            assert one.step_id(1) not in await store.unknown_at(TENANT, "acme/app#1", 10), "it is under way"
+            await one.append(ev.StepOutcomeUnknown(one.step_id(1), 1, "timeout"))
+        both = [story.step_id(1), other.step_id(1)]
+        assert await store.unknown_at(TENANT, "acme/app#1", 10) == both
+        assert await store.unknown_at(TENANT, "Acme/APP#1", 1) == both[:1]
+        assert await store.unknown_at(TENANT, "acme/app#10", 10) == []
+        assert await store.unknown_at("another", "acme/app#1", 10) == []
+        await story.append(ev.StepSucceeded(story.step_id(1), None, "c1"))
+        assert await store.unknown_at(TENANT, "acme/app#1", 10) == both[1:]
+
     async def test_evidence_is_counted_from_a_place_on(self, bench: Bench) -> None:
         store = await bench.open()
         story = await Story.begin(store)

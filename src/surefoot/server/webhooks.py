@@ -16,7 +16,7 @@ import msgspec
 
 from surefoot.app import Surefoot
 from surefoot.core.marker import keys_in
-from surefoot.core.state import RunStatus, Step
+from surefoot.core.state import Step
 from surefoot.effects import Found, Receipt
 from surefoot.server.deliveries import Delivery, Made, Shown, made_by, shown_by
 from surefoot.store.port import StepRow
@@ -28,10 +28,8 @@ EVENTS = ("issue_comment", "pull_request_review", "issues", "pull_request")
 AGE_SECONDS_MAX = 3 * 86_400.0
 """GitHub sends a delivery again for three days. What is older is left to lookups."""
 MARKERS_MAX = 20
-RUNS_MAX = 500
-"""Of each status, so many are looked at for a step in doubt; lookups find the others."""
-IN_DOUBT = (RunStatus.reconciling, RunStatus.waiting_for_user, RunStatus.running)
-"""Where a run with a step in doubt stands."""
+STEPS_MAX = 100
+"""So many calls whose outcome is unknown are looked at of one place; lookups find the others."""
 
 
 async def take_delivery(tenants: Iterable[Surefoot], event: str, raw: bytes) -> Outcome:
@@ -91,10 +89,13 @@ def _is_ours(sf: Surefoot, row: StepRow, made: Made) -> bool:
     if not _may_be_of(row.step, author):
         return False
     op = sf.context.operation(row.run_id, row.step, None)
-    if op.matches(made.text, place=made.place, account=author):
+    # GitHub tells the repository's name as its owner wrote it, the marker covers it as the call did.
+    asked = row.step.target or ""
+    place = asked if asked.casefold() == made.place.casefold() else made.place
+    if op.matches(made.text, place=place, account=author):
         return True
     # Signed while the account was not known: it counts once an attempt says which account it was.
-    return bool(_accounts(row.step)) and op.matches(made.text, place=made.place, account="")
+    return bool(_accounts(row.step)) and op.matches(made.text, place=place, account="")
 
 
 def _accounts(step: Step) -> set[str]:
@@ -123,15 +124,11 @@ async def _by_place(sf: Surefoot, shown: Shown | None) -> Outcome:
 
 
 async def _in_doubt_at(sf: Surefoot, place: str) -> AsyncIterator[Step]:
-    """Steps that are open there, each of whose attempts may have acted."""
-    if not (await sf.store.counts(sf.tenant)).steps.get("outcome_unknown"):
-        return
-    for status in IN_DOUBT:
-        rows = await sf.store.runs(sf.tenant, status=status.value, agent=None, before=None, limit=RUNS_MAX)
-        for row in rows:
-            for step in row.run.steps.values():
-                if step.in_doubt and step.target == place and step.doubtful_attempts:
-                    yield step
+    """Steps that are open there, of an attempt that may have acted; also of a run that has ended, or was given up."""
+    for step_id in await sf.store.unknown_at(sf.tenant, place, STEPS_MAX):
+        step = (await sf.store.step(sf.tenant, step_id)).step
+        if step.doubtful_attempts:
+            yield step
 
 
 async def _asked_for(sf: Surefoot, step: Step, shown: Shown) -> Receipt | None:

@@ -162,6 +162,10 @@ class AccessStore(Protocol):
         """Those of one reason by id, from behind the id `after` on ("" for the first)."""
         ...
 
+    async def unknown_at(self, tenant_id: str, target: str, limit: int) -> list[str]:
+        """Steps whose outcome is unknown and whose target has this name, in whatever case, by id."""
+        ...
+
     async def evidence_counts(self, tenant_id: str, after: int) -> tuple[int, Mapping[tuple[str, str], int]]:
         """Evidence written behind the place `after` by (verdict, source), and the place of the newest."""
         ...

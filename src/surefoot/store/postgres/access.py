@@ -148,6 +148,11 @@ class PostgresAccess(PostgresReads):
         params = {"tenant_id": tenant_id, "code": code, "after": after, "limit": limit}
         return [str(row["id"]) for row in await self._all("runs_blocked", params)]
 
+    async def unknown_at(self, tenant_id: str, target: str, limit: int) -> list[str]:
+        """Steps whose outcome is unknown and whose target has this name, in whatever case, by id."""
+        params = {"tenant_id": tenant_id, "target": target, "limit": limit}
+        return [str(row["id"]) for row in await self._all("steps_unknown_at", params)]
+
     async def evidence_counts(self, tenant_id: str, after: int) -> tuple[int, Mapping[tuple[str, str], int]]:
         """Evidence written behind the place `after` by (verdict, source), and the place of the newest."""
         rows = await self._all("count_evidence", {"tenant_id": tenant_id, "after": after})

@@ -174,6 +174,12 @@ class SqliteAccess(SqliteReads):
         rows = await self._read(lambda: self._file.all("runs_blocked", params))
         return [str(row["id"]) for row in rows]
 
+    async def unknown_at(self, tenant_id: str, target: str, limit: int) -> list[str]:
+        """Steps whose outcome is unknown and whose target has this name, in whatever case, by id."""
+        params = {"tenant_id": tenant_id, "target": target, "limit": limit}
+        rows = await self._read(lambda: self._file.all("steps_unknown_at", params))
+        return [str(row["id"]) for row in rows]
+
     async def evidence_counts(self, tenant_id: str, after: int) -> tuple[int, Mapping[tuple[str, str], int]]:
         """Evidence written behind the place `after` by (verdict, source), and the place of the newest."""
         rows = await self._rows("count_evidence", {"tenant_id": tenant_id, "after": after}, dict)

@@ -1094,6 +1094,16 @@ WITH found AS MATERIALIZED (
 )
 SELECT id FROM found WHERE id > :after ORDER BY id LIMIT :limit
 
+-- name: steps_unknown_at
+-- Steps whose outcome is unknown at one target, by id. Those that are open are few beside all there ever were; by their
+-- ids alone all would be read.
+WITH found AS MATERIALIZED (
+    SELECT id FROM step
+    WHERE tenant_id = :tenant_id AND (status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL)
+        AND status = 'outcome_unknown' AND lower(target) = lower(:target)
+)
+SELECT id FROM found ORDER BY id LIMIT :limit
+
 -- name: count_runs_blocked
 -- Runs that no worker can take, by why.
 SELECT blocked_code AS name, count(*) AS count FROM run

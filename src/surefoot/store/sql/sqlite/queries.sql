@@ -902,6 +902,13 @@ WHERE tenant_id = :tenant_id AND (status = 'completed' OR status = 'failed' OR s
 SELECT id FROM run INDEXED BY run_blocked
 WHERE tenant_id = :tenant_id AND blocked_code = :code AND id > :after ORDER BY id LIMIT :limit
 
+-- name: steps_unknown_at
+-- Steps whose outcome is unknown at one target, by id. Those that are open are few beside all there ever were.
+SELECT id FROM step INDEXED BY step_live
+WHERE tenant_id = :tenant_id AND (status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL)
+    AND status = 'outcome_unknown' AND lower(target) = lower(:target)
+ORDER BY id LIMIT :limit
+
 -- name: count_runs_blocked
 -- Runs that no worker can take, by why.
 SELECT blocked_code AS name, count(*) AS count FROM run

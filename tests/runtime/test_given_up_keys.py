@@ -8,6 +8,7 @@ from surefoot import Agent, Operation, Receipt, Surefoot, effects, tool
 from surefoot.errors import OutcomeUnknown
 from surefoot.store.port import Append, KeyOwner
 from surefoot.testing.model import FakeModel
+from tests.cases.rig import Sim, story
 from tests.runtime.mailing import clerk
 
 
@@ -33,6 +34,27 @@ async def test_a_call_under_a_key_that_was_given_up_ends_without_being_sent(stor
             "the performed run has ended too"
         )
     assert sent == ["mail:81"]
+
+
+@story
+async def test_the_longer_a_call_waits_for_another_under_its_key_the_more_rarely_it_looks(sim: Sim) -> None:
+    """It looked, and wrote a commit, each second for as long as a person thought about the other one."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    sent: list[str] = []
+    agent = clerk(sent)
+    async with sim.surefoot(agent) as sf:
+        first = await sf.wait((await sf.start(agent, "Mail it.")).id, timeout=60.0)
+        second = await sf.start(agent, "Mail it too.")
+        await sim.pass_time(4.0)
+        soon = await sf.snapshot(second.id)
+        await sim.pass_time(7_200.0)
+        late = await sf.snapshot(second.id)
+        (question,) = first.pending_actions
+        await sf.resolve(question.id, "happened", external_resource_id="m-1", by="ann")
+        second = await sf.wait(second.id, timeout=61.0)
+    assert (second.status, second.steps[1].external_resource_id, sent) == ("completed", "m-1", ["mail:81"])
+    assert soon.version >= 5, "it looks often at first"
+    assert late.version - soon.version < 160
 
 
 async def test_a_key_that_another_run_takes_first_is_answered_from_there_at_once(

@@ -23,7 +23,10 @@ NO_RESEND = "not_sent_again"
 ATTEMPT_SECONDS_MIN = 2.0
 """How long an attempt may be under way at least, by its intent: a time-out below it counts from when the call begins,
 for what an intent takes to be written on a busy machine would be most of it, and nothing would ever be sent."""
-OWNER_POLL_SECONDS = 1.0
+OWNER_SECONDS_MIN = 1.0
+OWNER_SECONDS_MAX = 60.0
+OWNER_SHARE = 0.125
+"""Who waits for another call under the same key looks at it again after that share of the time that it has waited."""
 MODEL_TIMEOUT_SECONDS = 600.0
 SEARCH_WINDOW_SECONDS = 900.0
 SECONDS_MAX = 3_155_760_000.0

@@ -14,6 +14,7 @@ from surefoot.core.state import Attempt, AttemptEnd, Rules, Run, Step
 from surefoot.doors import Doors
 from surefoot.effects import Operation, SecretSource, Signer
 from surefoot.errors import NotAllowed
+from surefoot.runtime.patience import Patience
 from surefoot.runtime.registry import Registry
 from surefoot.runtime.tracing import NoTracing, Tracing
 from surefoot.store.port import Store
@@ -51,8 +52,8 @@ class Context(msgspec.Struct, frozen=True):
     tracing: Tracing = NO_TRACING
     start_child: StartChild = no_child
     """Starts the run that works on a call, once; later it answers with the same run."""
-    accounts_unknown: dict[str, float] = msgspec.field(default_factory=dict)
-    """Since when it cannot be found out whose a credential is, by its name: seconds of this process's boot clock."""
+    patience: Patience = msgspec.field(default_factory=Patience)
+    """How long this process has been asking for what it does not get."""
 
     @property
     def key_id(self) -> str:

@@ -230,10 +230,9 @@ class Held:
 
     async def resolve_account(self, step: Step, tool: RunnableTool) -> bool:
         """Know the account of the tool's credential; False where it cannot be found out just now."""
-        name, unknown = tool.credential or "", self.ctx.accounts_unknown
+        name = tool.credential or ""
         if tool.account is None or name in self.accounts:
             return True
-        unknown.setdefault(name, self.ctx.doors.clock.now().mono)
         try:
             account: object = await tool.account(self.ctx.operation(self.run.id, step, None))
         except Exception as problem:
@@ -245,16 +244,15 @@ class Held:
             kind = type(account).__name__
             self.ctx.log(f"{step.id}: the account is not known yet (the tool's account function gave {kind}, no text)")
             return False
-        unknown.pop(name, None)
+        self.ctx.patience.over(f"account {name}")
         if account:
             self.accounts[name] = clean_text(account)
         return True
 
     def account_pause_s(self, tool: RunnableTool) -> float:
-        """Until it is asked again whose the credential is: the longer that is not known, the more rarely."""
-        now = self.ctx.doors.clock.now().mono
-        since = self.ctx.accounts_unknown.get(tool.credential or "", now)
-        return min(max(now - since, ACCOUNT_SECONDS_MIN), ACCOUNT_SECONDS_MAX)
+        """Until it is asked again whose the credential is."""
+        now, name = self.ctx.doors.clock.now().mono, f"account {tool.credential or ''}"
+        return self.ctx.patience.pause_s(name, now, 1.0, ACCOUNT_SECONDS_MIN, ACCOUNT_SECONDS_MAX)
 
 
 def _try_start(d: Draft, step: Step, start: Start) -> bool:

@@ -148,6 +148,7 @@ async def _ask_owner(held: Held, step: Step) -> list[str]:
         owner = await held.ctx.store.step(held.ctx.tenant_id, step.owner_step_id or "")
     except NotFound:
         owner = None  # pruned with its run, which had ended
+    name, patience = f"owner {step.id}", held.ctx.patience
     body = result_body(msgspec.json.decode((owner.safe_output if owner is not None else None) or b"null"))
 
     def command(d: Draft) -> list[str]:
@@ -165,7 +166,13 @@ async def _ask_owner(held: Held, step: Step) -> list[str]:
             )
             fail_step(d, step, OWNER_GIVEN_UP, body=result_body(text, code=OWNER_GIVEN_UP))
         else:
-            defer(d, step.id, policy.OWNER_POLL_SECONDS, "waits_for_owner")
+            now = held.ctx.doors.clock.now().mono
+            pause_s = patience.pause_s(
+                name, now, policy.OWNER_SHARE, policy.OWNER_SECONDS_MIN, policy.OWNER_SECONDS_MAX
+            )
+            defer(d, step.id, pause_s, "waits_for_owner")
+            return held.go_on(d)
+        patience.over(name)
         return held.go_on(d)
 
     return await held.decide(command, step_id=step.id) or []

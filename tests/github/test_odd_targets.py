@@ -66,6 +66,22 @@ async def test_an_answer_from_a_cache_is_never_absent(rig: Rig, path: str) -> No
     assert isinstance(await rig.find(), Absent)
 
 
+async def test_a_deletion_and_a_new_comment_between_two_pages_hide_nothing() -> None:
+    """The counts agree before and after, and ours stands on no page that was read."""
+    rig = virtual_rig(deletion_events=False)
+    old = rig.world.add_comments(REPO, NUMBER, 100)
+    await rig.create()
+    rig.world.add_comments(REPO, NUMBER, 20)
+    for change in (
+        f.Change("delete_comment", {"comment_id": old[5].id}),
+        f.Change("add_comment", {"repo": REPO, "number": NUMBER, "body": "hello"}),
+    ):
+        rig.fault(change, "GET", COMMENTS, nth=2)
+    verdict = await rig.find()
+    assert isinstance(verdict, Found) or reason(verdict) == "listing_changed"
+    assert isinstance(await rig.find(), Found)
+
+
 # ---- texts that people changed
 
 

@@ -15,8 +15,9 @@ in the window, as far as GitHub shows it. Everything else is Undetermined, with 
     not_submitted      our account's review with our marker was begun and not submitted
     count_mismatch     the listing and the issue's count disagree: one of them is stale
     deletion_seen      a comment of this issue was deleted in the window
-    listing_changed, too_many_gaps, number_unreadable
-                       reviews and issues, which GitHub does not count: see there
+    listing_changed    two readings of several pages disagree
+    too_many_gaps, number_unreadable
+                       issues, which GitHub does not count: see there
     moved, not_found, gone, unauthorized, forbidden, rate_limited, refused, server_error, timeout, unreachable,
     bad_json, not_whole, cached, too_many_pages
                        a request did not end in a 200 of now that can be read; moved also where another repository has
@@ -170,10 +171,15 @@ class _Search(MarkerSearch):
         listed = await self._read_comments(github, account)
         if self.hits:
             return self.found()
+        if self.coverage["pages"] != 1 and await self._read_comments(github, account) != listed:
+            # One that was deleted while the pages were read moves another one past them, and a new one fills its place.
+            raise Stop("listing_changed")
+        if self.hits:
+            return self.found()
         after = self.coverage["count_after"] = await self._count(github)
         if self.doubts:
             raise Stop(self.doubts[0])
-        if not before == listed == after:
+        if not before == len(listed) == after:
             raise Stop("count_mismatch")
         await self._check_deletions(github)
         return Absent(coverage=dict(self.coverage))
@@ -184,8 +190,8 @@ class _Search(MarkerSearch):
             raise Stop("moved")
         return number_in(issue, "comments")
 
-    async def _read_comments(self, github: GitHub, account: Account) -> int:
-        """Read every page, also after a hit, so that doubles are seen. The number of different comments."""
+    async def _read_comments(self, github: GitHub, account: Account) -> set[int]:
+        """Read every page, also after a hit, so that doubles are seen. The ids of the comments."""
         ids: set[int] = set()
         pages = 0
         async for page in github.pages(f"{self.path}/comments"):
@@ -195,7 +201,7 @@ class _Search(MarkerSearch):
                 ids.add(comment.id)
                 self._judge(comment, account)
             self.coverage |= {"pages": pages, "listed": len(ids)}
-        return len(ids)
+        return ids
 
     async def _check_deletions(self, github: GitHub) -> None:
         async for page in github.pages(f"{self.path}/events"):

@@ -328,6 +328,33 @@ def test_a_refusal_for_good_ends_the_use_of_the_key() -> None:
     assert next_step(play, step) == Doubt("ask")
 
 
+def test_a_lifetime_counts_from_the_first_send_that_the_target_may_have_seen() -> None:
+    """It keeps a key since it saw it first, also where that came to nothing; of what was not sent it knows nothing."""
+    play = Play()
+    step = play.sent("charge")
+    play.end(step, Outcome("not_sent", "not_sent", again_s=0.0))
+    play.wait(3_600.0)
+    play.begin(step)
+    play.end(step, Outcome("refused", "http_429", again_s=3_000.0))
+    play.wait(3_000.0)
+    play.begin(step)
+    play.end(step, LOST)
+    assert next_step(play, step) == Doubt("resend")
+    play.wait(240.0)
+    assert next_step(play, step) == Doubt("ask")
+
+
+def test_a_key_that_was_sent_before_an_absence_is_no_younger_for_it() -> None:
+    """Were the absence wrong, the target would drop the next send by the old key, and take the one after that."""
+    play = Play()
+    play.rules = {**RULES, "charge": replace(RULES["charge"], has_lookup=True)}
+    step = play.doubt("charge")
+    play.wait(3_600.0)
+    assert play.look(step, ABSENT)
+    play.end(step, LOST)
+    assert next_step(play, step) == Doubt("look")
+
+
 def test_a_key_is_not_used_again_after_the_approval_has_ended() -> None:
     play = Play()
     (step,) = play.calls(call("charge", gate=play.ask(expires_s=50.0)))

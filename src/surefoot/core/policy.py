@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from surefoot.core.state import Attempt, EffectClass, Instant, Rules, Step
+from surefoot.core.state import Attempt, AttemptEnd, EffectClass, Instant, Rules, Step
 
 LEASE_SECONDS_DEFAULT = 30.0
 LEASE_SECONDS_MIN = 1.0
@@ -104,11 +104,15 @@ def clocks_drifted(step: Step, at: Instant) -> bool:
 
 
 def key_usable(step: Step, rules: Rules, at: Instant) -> bool:
-    """Inside the key's lifetime less a margin, counted from the first send that may have reached the target."""
+    """Inside the key's lifetime less a margin, counted from the first send that may have reached the target.
+
+    One that was refused or is proven absent counts too: the target keeps the key since it saw it first.
+    """
     if rules.key_lifetime_s is None:
         return True
     margin = min(rules.key_lifetime_s * KEY_LIFETIME_MARGIN_FRACTION, KEY_LIFETIME_MARGIN_SECONDS_MAX)
-    first = min((a.started.mono for a in step.doubtful_attempts), default=at.mono)
+    seen = (a.started.mono for a in step.attempts if a.end is not AttemptEnd.not_sent)
+    first = min(seen, default=at.mono)
     return at.mono + rules.timeout_s < first + rules.key_lifetime_s - margin
 
 

@@ -88,6 +88,13 @@ def test_what_may_be_a_token_in_the_url_is_not_shown(url: str, shown: str) -> No
     assert charging(url=url, target=lambda arguments: "the shop").target_text(ARGUMENTS) == "the shop"
 
 
+def test_an_endpoint_shows_neither_its_headers_nor_a_token_in_its_url() -> None:
+    tool = charging(url="https://x.example/a?key=CANARY7", headers={"X-Key": "CANARY8"})
+    cells = [cell.cell_contents for cell in tool.function.__closure__ or ()]
+    shown = [repr(one) for one in cells if type(one).__name__ == "_Endpoint"]
+    assert shown and "CANARY" not in "".join(shown) and "x.example" in shown[0]
+
+
 async def test_the_function_makes_the_body_and_the_key_is_the_operations() -> None:
     rig = virtual_rig()
     receipt = await send(charging(keep={"cents": "amount"}), rig, ARGUMENTS)

@@ -171,6 +171,12 @@ async def test_without_a_token_nothing_was_sent(rig: AppRig, fault: f.AnyFault, 
     assert rig.world.requests("POST", COMMENTS) == []
 
 
+async def test_a_kept_token_is_not_shown(rig: AppRig) -> None:
+    await rig.create(step="a")
+    assert github_app._tokens and rig.world.accounts
+    assert not any(token in repr(github_app._tokens) for token in rig.world.accounts)
+
+
 async def test_a_kept_token_that_was_revoked_is_no_end_of_the_call(rig: AppRig) -> None:
     await rig.create(step="a")
     rig.world.accounts.clear()

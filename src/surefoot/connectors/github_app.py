@@ -53,6 +53,9 @@ class _Token(msgspec.Struct, frozen=True):
     until: float
     """Wall clock, seconds."""
 
+    def __repr__(self) -> str:
+        return f"_Token(until {self.until})"
+
 
 _tokens: dict[tuple[str, str], _Token] = {}
 

@@ -66,7 +66,7 @@ class ToolOptions(TypedDict, total=False):
 
 
 class _Endpoint(msgspec.Struct, frozen=True):
-    """Where and how a tool posts."""
+    """Where and how a tool posts. Its repr holds no header, and of the URL what is no token."""
 
     url: str
     header: str
@@ -79,6 +79,9 @@ class _Endpoint(msgspec.Struct, frozen=True):
     id_path: str | None
     url_path: str | None
     keep: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        return f"_Endpoint({shown_url(self.url)})"
 
     async def send(self, op: Operation, body: object) -> Receipt:
         """One attempt."""

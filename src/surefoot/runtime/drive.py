@@ -213,18 +213,25 @@ class Driver:
 
     async def _recover(self) -> None:
         """Steps that say running under another lease: nobody wrote down an end."""
-        run, token = self.handle.run, self.handle.token
-        left = [s.id for s in run.steps.values() if s.status is StepStatus.running and s.attempts[-1].token != token]
+        token = self.handle.token
+        left = [s for s in self.handle.run.steps.values() if s.status is StepStatus.running]
+        left = [s for s in left if s.attempts[-1].token != token]
         if not left:
             return
 
         def command(d: Draft) -> list[str]:
-            begun = [
-                i for i in left if recover_step(d, i, owner_died=self._owner_died, start=self.held.start(d.step(i)))
-            ]
+            # Somebody may have ended one meanwhile, with its run.
+            steps = [d.run.steps[s.id] for s in left if s.id in d.run.steps]
+            begun = [s.id for s in steps if recover_step(d, s.id, owner_died=self._died(s), start=self.held.start(s))]
             return begun + [i for i in self.held.go_on(d) if i not in begun]
 
         self._launch(await self.held.decide(command) or [])
+
+    def _died(self, step: Step) -> bool:
+        """Whether the process of the step's last attempt is proven dead. What is proven is the death of the owner before
+        this one alone: it may have died before it looked at what an earlier one, which lives, has left under way.
+        """
+        return self._owner_died and step.attempts[-1].token + 1 == self.handle.token
 
     async def _advance(self) -> None:
         """One look at everything: expire, start, look after doubt."""

@@ -83,7 +83,7 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     lease_until: float
     """mono"""
     owner_died: bool
-    """The previous owner's process is proven dead: its attempts have ended."""
+    """The process of the owner before is proven dead: its attempts, under the token before this one, have ended."""
 
 
 class MessageRow(msgspec.Struct, frozen=True, gc=False):

@@ -413,3 +413,21 @@ async def test_a_worker_whose_session_has_ended_is_relieved_but_not_dead(
     (one,) = taken
     assert (one.run_id, one.token, one.owner_died) == (story.run.id, 2, False)
     await alive.close()
+
+
+async def test_leases_that_were_won_are_told_of_though_the_next_statement_fails(place: Place) -> None:
+    """A claim is two commits, and tidying behind them: nobody would drive what the first one took."""
+    failing: list[str] = []
+
+    def hook(name: str, when: str) -> None:
+        if (name, when) == ("commit", "before") and failing and failing.pop() == "fails":
+            raise StoreUnavailable("the server is away")
+
+    store = PostgresStore(place.url, SystemClock(), hook)
+    await store.open()
+    story = await Story.begin(store)
+    assert await store.claim(TENANT, "w", {"another": "1"}, 30.0, 10) == []  # the worker's row is written
+    failing += ["fails", "passes"]
+    (one,) = await store.claim(TENANT, "w", {"reviewer": "1"}, 30.0, 10)
+    assert (one.run_id, one.token, failing) == (story.run.id, 1, [])
+    await store.close()

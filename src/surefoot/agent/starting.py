@@ -11,7 +11,7 @@ import msgspec
 from surefoot.agent.messages import user_body
 from surefoot.agent.prepare import Preparer
 from surefoot.agent.tools import ToolCall
-from surefoot.core import events as ev
+from surefoot.core import events as ev, policy
 from surefoot.core.decide import ProposedCall, propose, start_run
 from surefoot.core.draft import Draft
 from surefoot.core.evolve import begin
@@ -192,9 +192,9 @@ async def create_driven(
 
     try:
         born = await create_run(ctx, new, worker.id, first)
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, CommitUnknown):
         if drivers:
-            # Cancelling the wait does not undo the commit: nobody else could know that nothing was sent on its intents.
+            # If the commit happened all the same, nobody else could know that nothing was sent on its intents.
             worker.look_after(_take_up(ctx, worker, drivers[0]))
         raise
     if not born.made:
@@ -206,12 +206,19 @@ async def create_driven(
 
 
 async def _take_up(ctx: Context, worker: Worker, driver: Driver) -> None:
-    """Drive a run whose maker has gone away, if it was made; what it was to begin with begins then."""
-    run = driver.handle.run
-    with contextlib.suppress(NotFound, StoreError):
-        await ctx.store.fence(run.tenant_id, run.id)
-        driver.handle.run = await ctx.store.load(run.tenant_id, run.id)
-        worker.drive(driver)
+    """Drive a run whose maker has gone away or does not know, if it was made; what it was to begin with begins then."""
+    run, failures = driver.handle.run, 0
+    with contextlib.suppress(NotFound):
+        while driver.held.lasts:
+            try:
+                await ctx.store.fence(run.tenant_id, run.id)
+                driver.handle.run = await ctx.store.load(run.tenant_id, run.id)
+            except StoreError:
+                failures += 1
+                await ctx.doors.clock.sleep(policy.backoff(failures, 0.5, base_s=0.2, max_s=5.0))
+            else:
+                worker.drive(driver)
+                return
 
 
 async def _found(ctx: Context, create: Create, unknown: CommitUnknown) -> Run:

@@ -228,8 +228,10 @@ class Driver:
         self._launch(await self.held.decide(command) or [])
 
     def _died(self, step: Step) -> bool:
-        """Whether the process of the step's last attempt is proven dead. What is proven is the death of the owner before
-        this one alone: it may have died before it looked at what an earlier one, which lives, has left under way.
+        """Whether the process of the step's last attempt is proven dead.
+
+        What is proven is the death of the owner before this one alone: it may have died before it looked at what an
+        earlier one, which lives, has left under way.
         """
         return self._owner_died and step.attempts[-1].token + 1 == self.handle.token
 

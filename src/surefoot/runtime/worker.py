@@ -92,11 +92,13 @@ class Worker:
     async def stop(self, grace_s: float = STOP_GRACE_SECONDS) -> None:
         """Stop claiming, let calls finish for `grace_s`, then tell them to stop and leave the rest in doubt."""
         self.stopping = True
-        for task in self._tasks[1:]:
-            task.cancel()
+        self._wake.set()
         for driver in self.drivers.values():
             driver.stop()
         self._throttles.stop()
+        await self._wait_claims(grace_s)
+        for task in self._tasks[1:]:
+            task.cancel()
         await self._wait_drives(grace_s)
         for driver in self.drivers.values():
             driver.cancel()
@@ -105,6 +107,11 @@ class Worker:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._throttles.close()
+
+    async def _wait_claims(self, seconds: float) -> None:
+        """A claim that is under way gives back what it gets: cut off, nobody would know what that is."""
+        if self._claims and len(self._tasks) > 1:
+            await first_of(_all_ended(self._tasks[1:2]), self.ctx.doors.clock.sleep(seconds))
 
     async def _wait_drives(self, seconds: float) -> None:
         drives = list(self._drives.values())
@@ -152,8 +159,15 @@ class Worker:
         if self.free <= 0:
             return []
         claimed = await self.ctx.store.claim(self.ctx.tenant_id, self.id, self._known(), self.ctx.lease_s, self.free)
+        problem: Exception | None = None
         for one in claimed:
-            await self.adopt(one)
+            try:
+                await self.adopt(one)
+            except Exception as failed:
+                # It is no reason to leave the others that were claimed with it without a driver.
+                problem = failed
+        if problem is not None:
+            raise problem
         await self._take_set_aside()
         return claimed
 
@@ -190,6 +204,8 @@ class Worker:
         return max(min(waits), 0.02)
 
     async def _rest(self, seen: int, delay: float) -> None:
+        if self.stopping:
+            return
         self._wake.clear()
         await first_of(self._wake.wait(), self.ctx.store.foreign_changed(seen, delay))
         if self.ctx.store.foreign_count() > seen:
@@ -206,7 +222,25 @@ class Worker:
                     driver.poke()
 
     async def adopt(self, claimed: Claimed) -> None:
-        """Drive a run whose lease was won."""
+        """Drive a run whose lease was won. Where it is not driven after all, the lease is given back: it would be
+        nobody's, and in the way of all until its end. Raises StoreError.
+        """
+        run, until = None, self.ctx.store.local(claimed.lease_until)
+        try:
+            if not self.stopping:
+                run = await self._adoptable(claimed)
+        except BaseException:
+            self.look_after(self._give_back(claimed.run_id, claimed.token, lambda: until))
+            raise
+        if self.stopping:
+            await self._give_back(claimed.run_id, claimed.token, lambda: until)
+        elif run is not None:
+            loop = self._loops(run)
+            assert loop is not None, "checked in _cannot_drive"
+            self.drive(self.driver(run, loop, claimed))
+
+    async def _adoptable(self, claimed: Claimed) -> Run | None:
+        """The run, unless it is none of this worker's."""
         tenant, run_id = self.ctx.tenant_id, claimed.run_id
         try:
             run = await self.ctx.store.load(tenant, run_id)
@@ -214,14 +248,12 @@ class Worker:
         except Unreadable:
             problem = "unreadable"
         except NotFound:
-            return
-        if problem is not None:
-            self.ctx.log(f"run {run_id}: not executed ({problem}); see surefoot doctor")
-            await self.ctx.store.block(tenant, run_id, claimed.token, problem)
-            return
-        loop = self._loops(run)
-        assert loop is not None, "checked in _cannot_drive"
-        self.drive(self.driver(run, loop, claimed))
+            return None
+        if problem is None:
+            return run
+        self.ctx.log(f"run {run_id}: not executed ({problem}); see surefoot doctor")
+        await self.ctx.store.block(tenant, run_id, claimed.token, problem)
+        return None
 
     def driver(self, run: Run, loop: Loop, claimed: Claimed) -> Driver:
         """What drives a run that is in memory already, perhaps before its first commit."""
@@ -324,19 +356,23 @@ class Worker:
                 await self.ctx.store.block(self.ctx.tenant_id, run_id, token, "drive_failed")
                 self.ctx.log(f"run {run_id}: not driven any more (drive_failed); see surefoot doctor")
             return
-        while not await self._given_back(driver, token, count):
-            count += 1
+        await self._give_back(run_id, token, lambda: driver.held.lease_until, count)
 
-    async def _given_back(self, driver: Driver, token: int, failures: int) -> bool:
-        """After a pause, whether the lease is given back, or has ended by itself: others need not wait for its end."""
-        pause_s = policy.backoff(failures - 1, 0.5, base_s=0.2, max_s=FAILURE_PAUSE_SECONDS_MAX)
-        await self.ctx.doors.clock.sleep(pause_s)
-        try:
-            await self.ctx.store.release(self.ctx.tenant_id, driver.handle.run.id, token)
-        except StoreError as problem:
-            self.ctx.log(f"run {driver.handle.run.id}: its lease is not given back yet ({problem}); trying again")
-            return self.stopping or self.ctx.doors.clock.now().mono >= driver.held.lease_until
-        return True
+    async def _give_back(self, run_id: str, token: int, until: Callable[[], float], failures: int = 0) -> None:
+        """Give a lease back under which nothing goes on here, so that others need not wait for its end; after a pause
+        where something failed. Tried until it has ended by itself.
+        """
+        while True:
+            if failures:
+                pause_s = policy.backoff(failures - 1, 0.5, base_s=0.2, max_s=FAILURE_PAUSE_SECONDS_MAX)
+                await self.ctx.doors.clock.sleep(pause_s)
+            try:
+                return await self.ctx.store.release(self.ctx.tenant_id, run_id, token)
+            except StoreError as problem:
+                self.ctx.log(f"run {run_id}: its lease is not given back yet ({problem}); trying again")
+            if self.stopping or self.ctx.doors.clock.now().mono >= until():
+                return
+            failures += 1
 
     # Leases
 

@@ -39,7 +39,12 @@ async def claim(
     params = {**_claim_params(tenant_id, agents), "owner": owner, "lease_s": lease_s}
     taken = await server.commit(link, "claim_ready", {**params, "limit": limit})
     if len(taken) < limit:
-        taken = [*taken, *await server.commit(link, "claim_awake", {**params, "limit": limit - len(taken)})]
+        try:
+            taken = [*taken, *await server.commit(link, "claim_awake", {**params, "limit": limit - len(taken)})]
+        except Exception:
+            # The first leases are won: told of nobody, they would stand idle until their end.
+            if not taken:
+                raise
     return [_claimed(row) for row in taken]
 
 

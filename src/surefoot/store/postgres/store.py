@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -220,8 +221,10 @@ class PostgresStore(PostgresAccess):
 
     async def _forget_dead(self, server: Server, link: Link, tenant_id: str, taken: Sequence[Claimed]) -> None:
         if any(claimed.owner_died for claimed in taken):
-            rows = await server.put(link, "worker_forget", self._workers.owners_params(tenant_id))
-            self._workers.remove_locks(rows)
+            # It comes behind the leases that were won, and is tidying only.
+            with contextlib.suppress(Exception):
+                rows = await server.put(link, "worker_forget", self._workers.owners_params(tenant_id))
+                self._workers.remove_locks(rows)
 
     async def renew(self, tenant_id: str, tokens: Mapping[str, int], lease_s: float) -> Mapping[str, float]:
         """Lengthen leases; the new ends of those that are still ours."""

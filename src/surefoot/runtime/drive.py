@@ -126,9 +126,13 @@ class Driver:
         self.cancel()
 
     def cancel(self) -> None:
-        """Tell every call to stop, once. What writes down an end is left alone: it is what others will know."""
-        for task in self._tasks.values():
-            if task not in self._recording and not task.cancelling():
+        """Tell every call to stop, once. What writes down an end is left alone: it is what others will know.
+
+        So is what waits for the late end of a call that has been told, unless the worker stops.
+        """
+        for key, task in self._tasks.items():
+            waits = key.endswith(_LATE) and not self.held.stopping
+            if task not in self._recording and not task.cancelling() and not waits:
                 task.cancel()
         self._wake()
 

@@ -118,4 +118,5 @@ async def report_about(ctx: Context, key: str, look: Look) -> tuple[str, bool]:
 
 def _questions(ctx: Context, row: StepRow, run: Run) -> Questions:
     tool = ctx.registry.of(run).tools.get(row.step.tool_name or "")
-    return Questions(ctx.doors, row.step, row.safe_input or b"{}", tool)
+    asked = run.actions.get(row.step.action_id or "")
+    return Questions(ctx.doors, row.step, row.safe_input or b"{}", tool, asked=asked)

@@ -36,10 +36,11 @@ async def settle_step(held: Held, step: Step) -> list[str]:
         return await stop_children(held, step)
     tool = held.tools[step.tool_name]
     await held.resolve_account(step, tool)
-    await held.shown(step)
+    closed = step.status in STEP_ENDS or step.resolution is Resolution.given_up
+    if not closed:
+        await held.difference(step, tool)
     questions = await held.questions(step)
     draft = Draft(held.run, held.ctx.store.now(), rules=held.tools.rules)
-    closed = step.status in STEP_ENDS or step.resolution is Resolution.given_up
     doubt = next_for_doubt(draft, step, live=False, approved=_approved(held, step))
     if closed or (tool.effect.lookup is not None and doubt.action == "look"):
         return await _look(held, step, tool, questions)
@@ -78,8 +79,8 @@ def _without_look(held: Held, step_id: str, questions: Questions) -> Callable[[D
 
 
 def _approved(held: Held, step: Step) -> bool:
-    """False where a person approved the call of another version of the tool than this process has."""
-    return step.action_id is None or held.is_as_meant(step, held.tools[step.tool_name])
+    """False where a person approved another call than this process would make, or has to be asked now."""
+    return held.is_as_meant(step, held.tools[step.tool_name])
 
 
 def _anew(held: Held, step: Step) -> Start | None:

@@ -226,7 +226,9 @@ class Driver:
         def command(d: Draft) -> list[str]:
             # Somebody may have ended one meanwhile, with its run.
             steps = [d.run.steps[s.id] for s in left if s.id in d.run.steps]
-            begun = [s.id for s in steps if recover_step(d, s.id, owner_died=self._died(s), start=self.held.start(s))]
+            starts = [self.held.start(s) if self.held.ready_at_once(s) else None for s in steps]
+            pairs = zip(steps, starts, strict=True)
+            begun = [s.id for s, start in pairs if recover_step(d, s.id, owner_died=self._died(s), start=start)]
             return begun + [i for i in self.held.go_on(d) if i not in begun]
 
         self._launch(await self.held.decide(command) or [])

@@ -13,14 +13,14 @@ from surefoot.core.decide import Start, approval_over, fail_run, start_step
 from surefoot.core.draft import Draft
 from surefoot.core.ends import fail_step
 from surefoot.core.payloads import result_body
-from surefoot.core.state import EffectClass, Rules, Run, Step, StepStatus, StepType, wake_times
+from surefoot.core.state import Action, EffectClass, Rules, Run, Step, StepStatus, StepType, wake_times
 from surefoot.core.text import clean_text
 from surefoot.errors import LeaseLost, NotAllowed
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import Call
 from surefoot.runtime.handle import Handle
 from surefoot.runtime.loop import Known, Loop
-from surefoot.runtime.questions import Questions
+from surefoot.runtime.questions import Difference, Questions, difference
 from surefoot.runtime.registry import RunnableTool
 from surefoot.runtime.throttles import Gate, Throttles, leave
 from surefoot.store.requests import request
@@ -59,6 +59,8 @@ class Held:
         """Steps that have passed their throttles, until `leave`."""
         self._shown: dict[str, Mapping[str, object]] = {}
         """What stood in the questions under whose approval steps run, by the question."""
+        self._differences: dict[tuple[str, str | None], Difference | None] = {}
+        """What `difference` came to, by step and approval."""
         self._known: dict[str, Known] = {}
         """Requests by their blob's name, as far as they passed through this process."""
 
@@ -177,15 +179,24 @@ class Held:
             self.leave(step_id)
 
     def is_as_meant(self, step: Step, tool: RunnableTool) -> bool:
-        """Whether the tool is of the version that was approved, or proposed where nobody was asked.
+        """Whether the call is by the code of now what was approved, or proposed where nobody was asked.
 
-        False for a gated step until it was read what the person was shown (`shown`): perhaps a version between the two.
+        False until `difference` was asked, unless it is known without: this process has just prepared the call, or its
+        tool asks nobody.
         """
-        version: object = step.tool_version
-        if step.action_id is not None:
-            shown = self._shown.get(step.action_id)
-            version = None if shown is None else shown.get("tool_version", version)
-        return tool.version == version
+        if (known := (step.id, step.action_id)) in self._differences:
+            return self._differences[known] is None
+        asks_nobody = tool.approval is None or step.input_ref in self._known
+        return step.action_id is None and asks_nobody and tool.version == step.tool_version
+
+    async def difference(self, step: Step, tool: RunnableTool) -> Difference | None:
+        """Why a person has to be asked before the call is sent, though nobody was or somebody has approved it."""
+        known = (step.id, step.action_id)
+        if known not in self._differences:
+            arguments = await self.arguments(step)
+            shown = None if step.action_id is None else await self.shown(step)
+            self._differences[known] = difference(step, tool, arguments, shown)
+        return self._differences[known]
 
     def needs_question(self, step: Step) -> bool:
         """True if the step runs under an approval that is not valid now."""
@@ -226,7 +237,11 @@ class Held:
         """The questions that a command on the step may ask. Reads and model calls are asked about without arguments."""
         tool = self.tools.tools.get(step.tool_name or "")
         plain = step.type is StepType.model_call or self.rules(step).effect is EffectClass.read
-        return Questions(self.ctx.doors, step, b"{}" if plain else await self.view(step), tool)
+        return Questions(self.ctx.doors, step, b"{}" if plain else await self.view(step), tool, asked=self.asked(step))
+
+    def asked(self, step: Step) -> Action | None:
+        """The question under whose approval the step runs or waits."""
+        return self.run.actions.get(step.action_id or "")
 
     async def resolve_account(self, step: Step, tool: RunnableTool) -> bool:
         """Know the account of the tool's credential; False where it cannot be found out just now."""

@@ -8,7 +8,7 @@ import msgspec
 
 from surefoot.core.ids import mint
 from surefoot.core.payloads import Ask
-from surefoot.core.state import ActionKind, Rules, Step
+from surefoot.core.state import Action, ActionKind, Rules, Step, WaitsFor
 from surefoot.core.text import clean_text
 from surefoot.core.visible import visible_value
 from surefoot.doors import Doors
@@ -37,7 +37,11 @@ class Questions(Mapping[ActionKind, Ask]):
         tool: RunnableTool | None,
         warnings: tuple[str, ...] = (),
         shown: Mapping[str, object] | None = None,
+        *,
+        asked: Action | None = None,
     ) -> None:
+        """`asked` is the question about the step before: whom it was for counts where the tool of now asks nobody."""
+        self._asked = asked
         self._doors = doors
         self._step = step
         self._safe_input = safe_input
@@ -59,6 +63,7 @@ class Questions(Mapping[ActionKind, Ask]):
 
     def _make(self, kind: ActionKind) -> Ask:
         approval = self._tool.approval if self._tool is not None else None
+        before = None if self._asked is None else self._asked.permission
         shown = self._shown
         if kind is ActionKind.approve and self._tool is not None:
             shown = {"tool_version": self._tool.version, **(shown or {})}
@@ -71,10 +76,44 @@ class Questions(Mapping[ActionKind, Ask]):
             target=self._step.target,
             safe_input=self._safe_input,
             warnings=self._warnings,
-            permission=approval.permission if approval is not None else None,
+            permission=approval.permission if approval is not None else before,
             expires_s=self._step.rules.approval_expires_s if kind in (ActionKind.approve, ActionKind.ask) else None,
             shown=shown,
         )
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """What has to be asked about before a call is sent, by the code of now: `why` in words, `shown` as data."""
+
+    why: str
+    shown: Mapping[str, object] = {}
+
+
+def difference(
+    step: Step, tool: RunnableTool, arguments: Mapping[str, object], approved: Mapping[str, object] | None
+) -> Difference | None:
+    """What the more careful of two says: the code that proposed the call or asked about it, and that of now.
+
+    `approved` is what the person was shown; None where nobody was asked. A run that works on a call is not asked about
+    in the middle of its work.
+    """
+    if approved is None:
+        begins = step.rules.waits_for is None or (step.rules.waits_for is WaitsFor.run and step.error_code is None)
+        return Difference("This tool asks for approval now.") if begins and tool.needs_approval(arguments) else None
+    version = approved.get("tool_version", step.tool_version)
+    if version != tool.version:
+        return Difference(f"The tool has changed since this call was approved (version {version} to {tool.version}).")
+    credential = approved.get("credential", step.credential)
+    if credential != tool.credential:
+        text = (
+            f"The call was approved under the credential {credential}, and would be made under {tool.credential} now."
+        )
+        return Difference(text, {"credential": tool.credential})
+    target, now = approved.get("target", step.target), tool.target_text(arguments) or None
+    if target != now:
+        text = f"The call was approved to act on {target or 'nothing that it named'}, and would act on"
+        return Difference(f"{text} {now or 'nothing that it names'} now.", {"target": now})
+    return None
 
 
 def signal_shown(name: str) -> dict[str, object]:

@@ -85,18 +85,22 @@ async def _start(held: Held, step: Step) -> list[str]:
 
 
 async def _asked_again(held: Held, step: Step, tool: RunnableTool) -> bool:
-    """The approval is over, the tool changed, or what held at approval does not hold now: ask, show what differs."""
+    """The approval is over, the code means another call now, or what held does not hold: ask, show what differs."""
     why: str | None = None
     shown: dict[str, object] = {}
     if held.needs_question(step):
         why = "The approval of this call is over."
+    elif (differs := await held.difference(step, tool)) is not None:
+        why = differs.why
+        shown.update(differs.shown)
     elif step.action_id is not None:
         why = await _changed(held, step, tool, shown)
     if why is None:
         return False
     if tool.precondition is not None and "precondition" not in shown:
         shown["precondition"] = await _precondition(held, step, tool)
-    questions = Questions(held.ctx.doors, step, await held.view(step), tool, (why,), shown)
+    view = await held.view(step)
+    questions = Questions(held.ctx.doors, step, view, tool, (why,), shown, asked=held.asked(step))
 
     def command(d: Draft) -> None:
         if not d.run.ended and d.step(step.id).status is StepStatus.pending:
@@ -107,14 +111,10 @@ async def _asked_again(held: Held, step: Step, tool: RunnableTool) -> bool:
 
 
 async def _changed(held: Held, step: Step, tool: RunnableTool, shown: dict[str, object]) -> str | None:
-    """What of that which the person was shown, whose approval the step runs under, is different now."""
-    approved = await held.shown(step)
-    version = approved.get("tool_version", step.tool_version)
-    if version != tool.version:
-        return f"The tool has changed since this call was approved (version {version} to {tool.version})."
+    """Whether what held when the person was asked, whose approval the step runs under, is different now."""
     if tool.precondition is None:
         return None
-    before, now = approved.get("precondition"), await _precondition(held, step, tool)
+    before, now = (await held.shown(step)).get("precondition"), await _precondition(held, step, tool)
     if before == now:
         return None
     shown.update(precondition=now, precondition_before=before)

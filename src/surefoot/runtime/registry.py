@@ -115,6 +115,14 @@ class RunnableTool(Protocol):
         """What undoes a duplicate."""
         ...
 
+    def needs_approval(self, arguments: Arguments) -> bool:
+        """Whether a person must approve this call."""
+        ...
+
+    def target_text(self, arguments: Arguments) -> str:
+        """What the call acts on; "" where the tool does not say."""
+        ...
+
     def make_call(self, op: Operation, arguments: Arguments) -> Callable[[], object]:
         """The call with its arguments bound."""
         ...

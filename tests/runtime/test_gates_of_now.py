@@ -1,0 +1,137 @@
+"""Who has to be asked about a call is what the more careful of two says: the code that proposed it, and that of now."""
+
+from __future__ import annotations
+
+import pytest
+
+from surefoot import Absent, Agent, Approval, Operation, Receipt, Surefoot, effects, tool
+from surefoot.agent.tools import Tool
+from surefoot.snapshot import RunSnapshot
+from surefoot.testing.model import FakeModel
+from tests.cases.rig import calls_of
+
+SECONDS = 20
+
+
+def clerk(pay: Tool) -> Agent:
+    """The agent that pays once."""
+    return Agent("clerk", FakeModel([[("pay", {})], "Paid."]), tools=[pay])
+
+
+def goes_on(snapshot: RunSnapshot) -> bool:
+    """It has ended, or asks something."""
+    return snapshot.status == "completed" or bool(snapshot.pending_actions)
+
+
+async def waiting_call(store_url: str, pay: Tool, status: str = "pending") -> RunSnapshot:
+    """A run whose call nobody was asked about, left by a worker that has stopped."""
+    agent = clerk(pay)
+    async with Surefoot(store_url, [agent], worker=True, log=lambda line: None) as sf:
+        run = await sf.start(agent, "Pay.")
+        return await sf.wait(
+            run.id, until=lambda r: any(s.status == status and s.attempt for s in calls_of(r)), timeout=SECONDS
+        )
+
+
+@pytest.mark.parametrize("asks", [True, False])
+async def test_a_call_that_waits_is_asked_about_where_its_tool_asks_now(store_url: str, asks: bool) -> None:
+    sent: list[str] = []
+
+    @tool(effect=effects.opaque)
+    async def pay(op: Operation) -> Receipt:
+        """Pay, not at once."""
+        sent.append(op.key)
+        if len(sent) == 1:
+            raise effects.Refused("not now", retry_after=1.0)
+        return Receipt(resource_id="p-1")
+
+    run = await waiting_call(store_url, pay)
+    gated = clerk(pay.using(approval=Approval(when=lambda: asks, permission="billing")))
+    async with Surefoot(store_url, [gated], worker=True, log=lambda line: None) as sf:
+        run = await sf.wait(run.id, until=goes_on, timeout=SECONDS)
+        if asks:
+            (question,) = run.pending_actions
+            assert len(sent) == 1, "it was sent without the question that its tool asks"
+            assert (question.kind, question.permission) == ("approve", "billing")
+            await sf.approve(question.id, by="ann")
+        run = await sf.wait(run.id, timeout=SECONDS)
+    assert (run.status, len(sent)) == ("completed", 2)
+
+
+async def test_a_call_in_doubt_is_not_sent_again_by_its_key_where_its_tool_asks_now(store_url: str) -> None:
+    sent: list[str] = []
+
+    @tool(effect=effects.idempotent(key_lifetime=None))
+    async def pay(op: Operation) -> Receipt:
+        """Pay; replies are lost."""
+        sent.append(op.key)
+        if op.attempt < 3:
+            raise effects.InDoubt("the connection broke")
+        return Receipt(resource_id="p-1")
+
+    run = await waiting_call(store_url, pay.using(timeout=5), "outcome_unknown")
+    before = len(sent)
+    async with Surefoot(store_url, [clerk(pay.using(approval="always"))], worker=True, log=lambda line: None) as sf:
+        run = await sf.wait(run.id, until=goes_on, timeout=SECONDS)
+        assert [action.kind for action in run.pending_actions] == ["resolve"] and len(sent) == before
+
+
+async def test_a_call_that_is_not_found_is_asked_about_where_its_tool_asks_now(store_url: str) -> None:
+    sent: list[str] = []
+
+    async def find(op: Operation) -> Absent:
+        return Absent(coverage="everything")
+
+    @tool(effect=effects.lookup(find, settle=1.0))
+    async def pay(op: Operation) -> Receipt:
+        """Pay; the first reply is lost."""
+        sent.append(op.key)
+        if len(sent) == 1:
+            raise effects.InDoubt("the connection broke")
+        return Receipt(resource_id="p-1")
+
+    run = await waiting_call(store_url, pay, "outcome_unknown")
+    async with Surefoot(store_url, [clerk(pay.using(approval="always"))], worker=True, log=lambda line: None) as sf:
+        run = await sf.wait(run.id, until=goes_on, timeout=SECONDS)
+        (question,) = run.pending_actions
+        assert (question.kind, len(sent)) == ("approve", 1)
+        await sf.approve(question.id, by="ann")
+        run = await sf.wait(run.id, timeout=SECONDS)
+    assert (run.status, len(sent)) == ("completed", 2)
+
+
+def _to_another_place(arguments: object) -> str:
+    return "another account"
+
+
+@pytest.mark.parametrize("change", ["credential", "target"])
+async def test_a_call_that_would_be_another_one_by_now_is_asked_about_once(store_url: str, change: str) -> None:
+    """The person has approved it to its target, under its credential."""
+    sent: list[str] = []
+
+    @tool(effect=effects.opaque, approval=Approval(permission="billing"), credential="PAY_TOKEN")
+    async def pay(op: Operation) -> Receipt:
+        """Pay."""
+        sent.append(op.key)
+        return Receipt(resource_id="p-1")
+
+    agent = clerk(pay)
+    async with Surefoot(store_url, [agent], worker=True, log=lambda line: None) as sf:
+        run = await sf.wait((await sf.start(agent, "Pay.")).id, timeout=SECONDS)
+        (first,) = run.pending_actions
+    other = pay.using(credential="OTHER") if change == "credential" else pay.using(target=_to_another_place)
+    # It asks nobody any more; whoever had to be asked then is asked.
+    async with Surefoot(store_url, [clerk(other.using(approval="never"))], worker=True, log=lambda line: None) as sf:
+        await sf.approve(first.id, by="ann")
+        run = await sf.wait(
+            run.id, until=lambda r: r.status == "completed" or any(a.id != first.id for a in r.pending_actions),
+            timeout=SECONDS,
+        )  # fmt: skip
+        (second,) = run.pending_actions
+        assert sent == [] and isinstance(second.preview, dict)
+        shown = second.preview[change]
+        assert shown == ("OTHER" if change == "credential" else "another account")
+        assert (second.kind, second.permission) == ("approve", "billing")
+        await sf.approve(second.id, by="ann")
+        run = await sf.wait(run.id, timeout=SECONDS)
+    assert (run.status, len(sent)) == ("completed", 1)

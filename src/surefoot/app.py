@@ -146,7 +146,7 @@ class Surefoot(Decisions, Views):
             secrets.get(name)
         if self._claims:
             await self._working()
-            self._scheduler = Scheduler(self.context, self._schedules, self.start)
+            self._scheduler = Scheduler(self.context, self._schedules, self.new_run, self.begin)
             self._scheduler.begin()
             self._undoing = Undoing(self.context, self._start_performing)
             self._undoing.begin()
@@ -234,7 +234,8 @@ class Surefoot(Decisions, Views):
         """Start a run. With a `key` that was used before and the same content, the run made first is returned. Where
         runs wait for a worker, each step of `priority` (-100 to 100) is worth a minute of waiting.
 
-        Raises NotFound (agent, conversation), KeyReused, NotAllowed (`conversation_busy`), InvalidInput.
+        Raises NotFound (agent, conversation), KeyReused, NotAllowed (`conversation_busy`), InvalidInput
+        (`key_reserved`: a key that begins like surefoot's own).
         """
         new = self.new_run(
             agent, input, key=key, conversation_id=conversation_id, metadata=metadata, by=by, priority=priority
@@ -280,8 +281,7 @@ class Surefoot(Decisions, Views):
         """
         agent = self.agents.get((await self.store.run(self.tenant, run_id)).run.agent)
         again = await run_again(self.context, run_id, by, None if agent is None else (agent.version, agent.limits))
-        run = again if isinstance(again, Run) else await self._create(again)
-        return await self.snapshot(run.id)
+        return await self.snapshot((await self._create(again)).id)
 
     async def _create(self, new: NewRun) -> Run:
         return (await self.begin(new))[0]

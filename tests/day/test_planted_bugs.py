@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import msgspec
 import pytest
 
 from surefoot.agent import children as starting
-from surefoot.agent.scheduling import Scheduler
+from surefoot.agent.schedule import Schedule
+from surefoot.agent.scheduling import Begin, Make, Scheduler
 from surefoot.agent.starting import NewRun
 from surefoot.runtime import children, ready
+from surefoot.runtime.context import Context
 from surefoot.runtime.held import Held
 from tests.day.play import play_day
 
@@ -51,8 +54,8 @@ def each_worker_starts_what_is_due(patch: Patch) -> None:
     """A due time has no key by which it would be one run."""
 
     class Keyless(Scheduler):
-        def __init__(self, ctx: object, schedules: object, start: Callable[..., object]) -> None:
-            super().__init__(ctx, schedules, lambda *a, **k: start(*a, **{**k, "key": None}))  # type: ignore[arg-type]  # passed on
+        def __init__(self, ctx: Context, schedules: Sequence[Schedule], make: Make, begin: Begin) -> None:
+            super().__init__(ctx, schedules, make, lambda new: begin(msgspec.structs.replace(new, key=None)))
 
     patch.setattr("surefoot.app.Scheduler", Keyless)
 
@@ -64,6 +67,7 @@ def an_approval_counts_for_every_version(patch: Patch) -> None:
         return None
 
     patch.setattr(ready, "_changed", nothing)
+    patch.setattr(Held, "difference", nothing)
     patch.setattr(Held, "is_as_meant", lambda held, step, tool: True)
 
 

@@ -26,6 +26,7 @@ async def test_c057_a_key_is_one_run_whatever_is_sent_with_it(place: Place, outs
             assert again.headers["location"] == f"/v1/runs/{run_id}"
         assert code_of(await at.start("talker", "k", metadata={"pr": 129})) == (422, "key_reused")
         assert code_of(await at.start("talker", "k")) == (422, "key_reused")
+        assert code_of(await at.start("talker", "schedule:nightly:now")) == (422, "key_reserved")
         other = await at.start("talker", r'"k\""')
         assert other.status_code == 201 and other.json()["id"] != run_id
         assert len((await at.client.get("/v1/runs")).json()["items"]) == 2

@@ -217,7 +217,8 @@ async def test_a_schedule_whose_run_cannot_be_made_stops_no_other(sim: Sim) -> N
         # As a worker leaves it that dies behind the start, and as a damaged file shows it then.
         known: dict[str, object] = {"schedule": "broken", "due": due_text(at)}
         key = f"schedule:broken:{due_text(at)}"
-        await sf.start("reporter", "Report.", key=key, metadata=known, by="schedule broken")
+        new = sf.new_run("reporter", "Report.", metadata=known, by="schedule broken")
+        await sf.begin(msgspec.structs.replace(new, key=key))
     assert sim.place.execute("UPDATE run SET limits = '{\"turns_max\":'") == 1
     workers(sim, 1, broken, good, name="later")
     await sim.pass_time(3 * HOUR)

@@ -70,9 +70,11 @@ async def child_run(
         raise
     except NotAllowed:
         begun = None if step.operation_key is None else await ctx.store.run_of_key(ctx.tenant_id, step.operation_key)
-        if begun is None:
+        found = None if begun is None else (await ctx.store.run(ctx.tenant_id, begun)).run
+        if found is None or found.parent_step_id is None:
+            # Nothing, or what somebody has begun for no call: what that comes to is not this call's result.
             raise
-        return (await ctx.store.run(ctx.tenant_id, begun)).run
+        return found
 
 
 def _child(ctx: Context, caller: Agent | None, run: Run, step: Step, arguments: Mapping[str, object]) -> NewRun:

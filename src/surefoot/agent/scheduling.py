@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Protocol
+
+import msgspec
 
 from surefoot.agent.agent import Agent
 from surefoot.agent.schedule import LATE_SECONDS_MAX, Schedule, due_between, due_text, next_due
+from surefoot.agent.starting import NewRun
 from surefoot.core import policy
 from surefoot.core.redact import safe_error
 from surefoot.errors import InvalidInput, KeyReused
@@ -20,14 +23,16 @@ CLOCK_SLACK_SECONDS = 60.0
 """How far the wall clocks of workers may differ before one of them counts as having been set back."""
 
 
-class Start(Protocol):
-    """What starts a run: `Surefoot.start`."""
+class Make(Protocol):
+    """What a run is to be: `Surefoot.new_run`."""
 
-    def __call__(
-        self, agent: str, input: str, /, *, key: str, metadata: Mapping[str, object], by: str
-    ) -> Awaitable[object]:
-        """One run for a key."""
+    def __call__(self, agent: str, input: str, /, *, metadata: Mapping[str, object], by: str) -> NewRun:
+        """Without a key."""
         ...
+
+
+Begin = Callable[[NewRun], Awaitable[object]]
+"""Begins it: `Surefoot.begin`."""
 
 
 def agents_of(schedules: Sequence[Schedule]) -> list[Agent]:
@@ -49,10 +54,11 @@ def check_schedules(schedules: Sequence[Schedule], agents: Collection[str]) -> N
 class Scheduler(Background):
     """Looks after schedules while a worker lives."""
 
-    def __init__(self, ctx: Context, schedules: Sequence[Schedule], start: Start) -> None:
+    def __init__(self, ctx: Context, schedules: Sequence[Schedule], make: Make, begin: Begin) -> None:
         self._ctx = ctx
         self._schedules = schedules
-        self._start = start
+        self._make = make
+        self._begin = begin
         self._rest: dict[str, tuple[float, float]] = {}
         """Between these wall times, by schedule, nothing is due: the last look, and the next due time."""
 
@@ -103,7 +109,8 @@ class Scheduler(Background):
             key, by = f"schedule:{name}:{due_at}", f"schedule {name}"
             known = {"schedule": name, "due": due_at}
             try:
-                await self._start(schedule.agent_name, schedule.input, key=key, metadata=known, by=by)
+                new = self._make(schedule.agent_name, schedule.input, metadata=known, by=by)
+                await self._begin(msgspec.structs.replace(new, key=key))
             except KeyReused:
                 self._ctx.log(f"{key}: a worker with another version of this schedule has started it")
         if due:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -29,6 +30,9 @@ from surefoot.store.port import Claimed, Create
 PERFORM = "perform"
 PRIORITY_MAX = 100
 """A step is worth a minute of waiting: the highest goes before what has waited for less than an hour and 40 minutes."""
+
+OWN_KEYS = re.compile(r"retry:|schedule:|perform[0-9]*:|run_[0-9a-z]+:step_")
+"""How start keys of surefoot's own begin. They are in one store with those of users, who may not take their places."""
 
 
 class NewRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,9 +79,15 @@ def agent_run(
 ) -> NewRun:
     """A run of an agent (name, version, limits) with the user's text as it was given, and as it is kept.
 
-    Raises InvalidInput for a key, metadata or a priority that are none.
+    Raises InvalidInput for a key, metadata or a priority that are none, and (`key_reserved`) for a key as OWN_KEYS has.
     """
     check_key(key)
+    if key is not None and OWN_KEYS.match(key):
+        raise InvalidInput(
+            f"the key {key!r} begins like those that surefoot makes itself, for retries, due times, performed calls "
+            "and the runs of agents that work on calls: give it another beginning",
+            code="key_reserved",
+        )
     _check_priority(priority)
     if not isinstance(metadata, Mapping):
         raise InvalidInput(f"metadata is a mapping of texts to JSON values, not {type(metadata).__name__}")
@@ -238,8 +248,8 @@ async def _found(ctx: Context, create: Create, unknown: CommitUnknown) -> Run:
         raise unknown from None
 
 
-async def run_again(ctx: Context, run_id: str, by: str, known: tuple[str, Limits] | None) -> NewRun | Run:
-    """What takes up a failed or cancelled run: the run that did so already, or what a new one is to be.
+async def run_again(ctx: Context, run_id: str, by: str, known: tuple[str, Limits] | None) -> NewRun:
+    """What takes up a failed or cancelled run: what a new one is to be, or what found the run that did so already.
 
     It has no message of its own and a fresh budget: `known` is the agent's version and limits, else those of the run
     count. Raises NotFound, NotAllowed (`run_under_way`, `run_completed`, `conversation_moved_on`), InvalidInput.
@@ -255,12 +265,8 @@ async def run_again(ctx: Context, run_id: str, by: str, known: tuple[str, Limits
     if run.status is RunStatus.completed:
         raise NotAllowed(f"run {run_id} is completed: start a new run in its conversation", code="run_completed")
     position, _ = await ctx.store.conversation(ctx.tenant_id, run.conversation_id)
-    made = await ctx.store.run_of_key(ctx.tenant_id, key)
-    if made is not None and await ctx.store.confirm():
-        made = await ctx.store.run_of_key(ctx.tenant_id, key)
-    if made is not None:
-        return (await ctx.store.run(ctx.tenant_id, made)).run
-    if position != run.next_position:
+    # Whether what was made under the key is a retry, the hash of what was asked says when it is made again.
+    if position != run.next_position and await ctx.store.run_of_key(ctx.tenant_id, key) is None:
         raise NotAllowed(
             f"the conversation has gone on since run {run_id}: start a new run in it", code="conversation_moved_on"
         )

@@ -41,7 +41,8 @@ answered {always}.
 **Idempotency-Key** goes with requests that must not count twice. It is a text of your own, quoted as the IETF draft
 has it or bare, at most 255 ASCII characters, scoped by tenant. `POST /v1/runs` needs one: the same key with the same
 body is answered 200 with the run that was made first, as it stands now; with another body 422; while the first request
-is under way 409; a missing or malformed one 400. A key holds as long as its run is kept.
+is under way 409; a missing or malformed one 400. A key holds as long as its run is kept. It does not begin with
+`retry:`, `schedule:`, `perform:`, nor like an operation key: surefoot makes such keys itself (422, `key_reserved`).
 
 Said again after a lost answer,
 

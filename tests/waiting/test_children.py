@@ -11,8 +11,10 @@ from surefoot.agent.model import ToolResultMessage
 from surefoot.agent.tools import Tool
 from surefoot.core.decide import cancel_run
 from surefoot.core.draft import Draft
-from surefoot.errors import InvalidInput, NotFound, RunEnded
+from surefoot.core.state import Run
+from surefoot.errors import InvalidInput, NotFound, RunEnded, StoreUnavailable
 from surefoot.runtime import children
+from surefoot.runtime.context import Context
 from surefoot.runtime.deciding import handle_of
 from surefoot.snapshot import RunSnapshot
 from surefoot.testing import faults as f
@@ -255,3 +257,36 @@ async def test_an_agent_is_known_with_those_among_its_tools(sim: Sim) -> None:
             await sf.cancel("run_none")
     with pytest.raises(InvalidInput):
         sim.surefoot(agent, named(sim, "writer.v2", ["other"]))
+
+
+@story
+@pytest.mark.parametrize("dies", [True, False])
+async def test_a_call_hears_soon_of_an_end_that_nobody_told_it(
+    sim: Sim, monkeypatch: pytest.MonkeyPatch, dies: bool
+) -> None:
+    """The worker died between the end and the telling, or could not tell: the call slept on until its own next look."""
+    long = 820.0  # its caller has looked just before
+    writer = named(sim, "writer", [[("sleep", {"seconds": long})], "a poem"], sleep)
+    agent = boss(sim, writer)
+    told: list[float] = []
+
+    async def cut_off(ctx: Context, child: Run) -> str | None:
+        if child.parent_step_id is None or not child.ended:
+            return None
+        told.append(sim.machine.clock.elapsed)
+        if dies:
+            first.kill_here()
+        raise StoreUnavailable("the store is away")
+
+    monkeypatch.setattr("surefoot.runtime.worker.tell_parent", cut_off)
+    first = sim.worker(agent, writer, name="first")
+    async with sim.surefoot(agent, writer, worker=False) as sf:
+        run = await sf.start("boss", "go")
+        await sim.pass_time(long - 5.0)
+        await sim.until(lambda: told)
+        ended_at = told[0]
+        if dies:
+            sim.worker(agent, writer, name="second")
+        run = await sf.wait(run.id, timeout=WAIT_SECONDS)
+        assert (run.status, results(agent)) == ("completed", ["a poem"])
+        assert sim.machine.clock.elapsed - ended_at < 30.0

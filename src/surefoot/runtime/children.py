@@ -106,9 +106,13 @@ def _view(ctx: Context, body: bytes) -> bytes:
 
 async def tell_parent(ctx: Context, child: Run) -> str | None:
     """The run has ended: the call that waits for it goes on at once. Returns the calling run's id, if there is one."""
-    step_id = child.parent_step_id
-    if step_id is None or not child.ended:
+    if child.parent_step_id is None or not child.ended:
         return None
+    return await tell_call(ctx, child.parent_step_id)
+
+
+async def tell_call(ctx: Context, step_id: str) -> str:
+    """The run that works on this call has ended: it is looked after at once. Returns the calling run's id."""
     parent = run_of_step(step_id)
     handle = await handle_of(ctx, parent)
     await handle.decide(lambda d: run_has_ended(d, step_id))
@@ -129,7 +133,7 @@ async def cancel_tree(ctx: Context, run_id: str, by: str, wake: Wake) -> tuple[s
         raise
     wake(run_id)
     with contextlib.suppress(SurefootError):
-        # Told in vain, or not at all: the calling run looks by itself, later.
+        # Told in vain, or not at all: a worker's next round does it.
         wake(await tell_parent(ctx, handle.run))
     return (*sent, *await cancel_children(ctx, run_id, by, wake))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from surefoot.core.codec import in_few_words
@@ -221,8 +221,15 @@ class Registry(Tools):
     @property
     def credentials(self) -> frozenset[str]:
         """The names of the secrets that tools act with: their values are known to redaction before any call."""
-        known = (tool for tools in (self, *self._agents.values()) for tool in tools.tools.values())
-        return frozenset(tool.credential for tool in known if tool.credential)
+        return frozenset(tool.credential for tool in self._every() if tool.credential)
+
+    @property
+    def calls_agents(self) -> bool:
+        """Whether runs of agents work on calls of some of them."""
+        return any(tool.waits_for is WaitsFor.run for tool in self._every())
+
+    def _every(self) -> Iterator[RunnableTool]:
+        return (tool for tools in (self, *self._agents.values()) for tool in tools.tools.values())
 
     def offer(self, tool: RunnableTool) -> None:
         """Know a tool for `perform` where its name is clear and nobody has declared another."""

@@ -22,6 +22,7 @@ from surefoot.runtime.context import Context
 from surefoot.runtime.drive import Driver
 from surefoot.runtime.handle import Handle
 from surefoot.runtime.loop import Loop
+from surefoot.runtime.rounds import UNKNOWN_TOOL, Rounds
 from surefoot.runtime.throttles import Throttles
 from surefoot.store.port import Claimed
 
@@ -33,11 +34,6 @@ STOP_GRACE_SECONDS = 10.0
 LATE_LOOK_FRACTION = 1 / 12
 """Of a lease: how often a worker looks for leases that end soon while a renewal gets no answer."""
 FAILURE_PAUSE_SECONDS_MAX = 60.0
-UNKNOWN_TOOL = "unknown_tool"
-SET_ASIDE_SECONDS = 15.0
-"""So often a worker looks for runs that others have set aside for want of a tool which it has itself."""
-SET_ASIDE_MAX = 100
-"""Of them at one look; the next one goes on behind."""
 DRIVES_FAILED_MAX = 8
 """Drives of one run that fail in a row, by a bug and not by the store, before the run is set aside."""
 
@@ -75,8 +71,7 @@ class Worker:
         self._tasks: list[asyncio.Task[None]] = []
         self._drives: dict[Driver, asyncio.Task[None]] = {}
         self._failures: dict[str, int] = {}
-        self._set_aside = (0.0, "")
-        """When the next look at runs that were set aside is due, and behind which of them it begins."""
+        self._rounds = Rounds(ctx, self._wants, self._take_one, self.wake)
 
     # Life
 
@@ -148,7 +143,9 @@ class Worker:
         if failures:
             await self._rest(seen, policy.backoff(failures, self.ctx.doors.entropy.fraction(), base_s=0.1, max_s=5.0))
             seen = self.ctx.store.foreign_count()
-        delay = 0.0 if await self._claim() else await self._until_ready()
+        claimed = await self._claim()
+        await self._rounds.look()
+        delay = 0.0 if claimed else await self._until_ready()
         if delay > 0:
             await self._rest(seen, delay)
 
@@ -168,28 +165,16 @@ class Worker:
                 problem = failed
         if problem is not None:
             raise problem
-        await self._take_set_aside()
         return claimed
 
-    async def _take_set_aside(self) -> None:
-        """Take runs which a worker with other code has set aside for want of a tool, where this one has it.
+    def _wants(self, run: Run | None) -> bool:
+        """Whether there is room for a run, and this worker can drive it."""
+        return self.free > 0 and (run is None or self._cannot_drive(run) is None)
 
-        Workers of two states of the code work side by side during a deploy, and longer: the one that cannot is no
-        reason for a run to stand still.
-        """
-        due, after = self._set_aside
-        now, store, tenant = self.ctx.store.now().mono, self.ctx.store, self.ctx.tenant_id
-        if now < due or self.free <= 0:
-            return
-        found = await store.blocked_runs(tenant, UNKNOWN_TOOL, after, SET_ASIDE_MAX)
-        self._set_aside = (now + SET_ASIDE_SECONDS, found[-1] if len(found) == SET_ASIDE_MAX else "")
-        for run_id in found:
-            with contextlib.suppress(NotFound, Unreadable):
-                run = await store.load(tenant, run_id)
-                known = self.free > 0 and self._cannot_drive(run) is None
-                claimed = await store.claim_one(tenant, run_id, self.id, self.ctx.lease_s) if known else None
-                if claimed is not None:
-                    await self.adopt(claimed)
+    async def _take_one(self, run_id: str) -> None:
+        claimed = await self.ctx.store.claim_one(self.ctx.tenant_id, run_id, self.id, self.ctx.lease_s)
+        if claimed is not None:
+            await self.adopt(claimed)
 
     def _known(self) -> dict[str, str]:
         """What this worker can drive: agents by their versions, and performed calls of its tools."""
@@ -320,7 +305,7 @@ class Worker:
             return
         self._failures.pop(run_id, None)
         with contextlib.suppress(SurefootError):
-            # Told in vain, or not at all: the calling run looks by itself, later.
+            # Told in vain, or not at all: a worker's next round does it.
             self.wake(await tell_parent(self.ctx, driver.handle.run))
         if token is not None and not driver.released:
             with contextlib.suppress(SurefootError):

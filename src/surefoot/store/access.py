@@ -166,6 +166,12 @@ class AccessStore(Protocol):
         """Steps whose outcome is unknown and whose target has this name, in whatever case, by id."""
         ...
 
+    async def untold_calls(self, tenant_id: str, ahead_s: float, limit: int) -> list[str]:
+        """Calls that wait for a run which has ended, and whose next look at it is still to come, within `ahead_s`; by
+        step id. Of runs that are blocked there are none.
+        """
+        ...
+
     async def evidence_counts(self, tenant_id: str, after: int) -> tuple[int, Mapping[tuple[str, str], int]]:
         """Evidence written behind the place `after` by (verdict, source), and the place of the newest."""
         ...

@@ -153,6 +153,11 @@ class PostgresAccess(PostgresReads):
         params = {"tenant_id": tenant_id, "target": target, "limit": limit}
         return [str(row["id"]) for row in await self._all("steps_unknown_at", params)]
 
+    async def untold_calls(self, tenant_id: str, ahead_s: float, limit: int) -> list[str]:
+        """Calls that wait for a run which has ended, and whose next look at it is still to come."""
+        params = {"tenant_id": tenant_id, "ahead_s": ahead_s, "limit": limit}
+        return [str(row["id"]) for row in await self._all("calls_untold", params)]
+
     async def evidence_counts(self, tenant_id: str, after: int) -> tuple[int, Mapping[tuple[str, str], int]]:
         """Evidence written behind the place `after` by (verdict, source), and the place of the newest."""
         rows = await self._all("count_evidence", {"tenant_id": tenant_id, "after": after})

@@ -180,6 +180,13 @@ class SqliteAccess(SqliteReads):
         rows = await self._read(lambda: self._file.all("steps_unknown_at", params))
         return [str(row["id"]) for row in rows]
 
+    async def untold_calls(self, tenant_id: str, ahead_s: float, limit: int) -> list[str]:
+        """Calls that wait for a run which has ended, and whose next look at it is still to come."""
+        now = self._clock.now().mono
+        params = {"tenant_id": tenant_id, "now": now, "until": now + ahead_s, "limit": limit}
+        rows = await self._read(lambda: self._file.all("calls_untold", params))
+        return [str(row["id"]) for row in rows]
+
     async def evidence_counts(self, tenant_id: str, after: int) -> tuple[int, Mapping[tuple[str, str], int]]:
         """Evidence written behind the place `after` by (verdict, source), and the place of the newest."""
         rows = await self._rows("count_evidence", {"tenant_id": tenant_id, "after": after}, dict)

@@ -1104,6 +1104,18 @@ WITH found AS MATERIALIZED (
 )
 SELECT id FROM found ORDER BY id LIMIT :limit
 
+-- name: calls_untold
+-- Calls that wait for a run which has ended, though their next look at it is still to come: nobody has told them. From the
+-- callers that have something due within :ahead_s, which is as late as such a look can be.
+SELECT step.id FROM run AS caller
+JOIN run AS child ON child.tenant_id = :tenant_id AND child.parent_run_id = caller.id
+    AND child.status IN ('completed', 'failed', 'cancelled')
+JOIN step ON step.tenant_id = :tenant_id AND step.id = child.parent_step_id
+    AND step.status = 'pending' AND step.not_before > :mono
+WHERE caller.tenant_id = :tenant_id AND caller.ready_at IS NOT NULL AND caller.ready_at <= :mono + :ahead_s
+    AND caller.blocked_code IS NULL
+ORDER BY caller.ready_at LIMIT :limit
+
 -- name: count_runs_blocked
 -- Runs that no worker can take, by why.
 SELECT blocked_code AS name, count(*) AS count FROM run

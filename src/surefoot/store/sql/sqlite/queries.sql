@@ -909,6 +909,17 @@ WHERE tenant_id = :tenant_id AND (status NOT IN ('succeeded', 'failed') OR look_
     AND status = 'outcome_unknown' AND lower(target) = lower(:target)
 ORDER BY id LIMIT :limit
 
+-- name: calls_untold
+-- Calls that wait for a run which has ended, though their next look at it is still to come: nobody has told them. From the
+-- callers that have something due by :until, which is as late as such a look can be.
+SELECT step.id FROM run AS caller INDEXED BY run_ready
+CROSS JOIN run AS child INDEXED BY run_children ON child.tenant_id = caller.tenant_id AND child.parent_run_id = caller.id
+    AND (child.status = 'completed' OR child.status = 'failed' OR child.status = 'cancelled')
+CROSS JOIN step ON step.tenant_id = child.tenant_id AND step.id = child.parent_step_id
+    AND step.status = 'pending' AND step.not_before > :now
+WHERE caller.tenant_id = :tenant_id AND caller.ready_at <= :until AND caller.blocked_code IS NULL
+ORDER BY caller.ready_at LIMIT :limit
+
 -- name: count_runs_blocked
 -- Runs that no worker can take, by why.
 SELECT blocked_code AS name, count(*) AS count FROM run

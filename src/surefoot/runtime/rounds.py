@@ -1,0 +1,72 @@
+"""What a worker looks for now and then, beside what is ready: what somebody else has left undone or set aside."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable
+
+from surefoot.core.state import Run
+from surefoot.errors import NotFound, SurefootError, Unreadable
+from surefoot.runtime.children import POLL_SECONDS_MAX, tell_call
+from surefoot.runtime.context import Context
+
+UNKNOWN_TOOL = "unknown_tool"
+ROUND_SECONDS = 15.0
+"""So often a worker makes its round."""
+SET_ASIDE_MAX = 100
+"""Of the runs that others have set aside, at one round; the next one goes on behind."""
+UNTOLD_MAX = 100
+"""Of the calls that nobody has told of the end of their run, at one round."""
+
+
+class Rounds:
+    """The rounds of one worker. `wants` says of a run whether the worker has room for it and can drive it, `take` takes
+    its lease and drives it; `wake` is told of a run that has something to do.
+    """
+
+    def __init__(
+        self,
+        ctx: Context,
+        wants: Callable[[Run | None], bool],
+        take: Callable[[str], Awaitable[None]],
+        wake: Callable[[str | None], None],
+    ) -> None:
+        self._ctx = ctx
+        self._wants = wants
+        self._take = take
+        self._wake = wake
+        self._due = 0.0
+        self._behind = ""
+
+    async def look(self) -> None:
+        """Make a round where one is due. Raises StoreError."""
+        now = self._ctx.store.now().mono
+        if now < self._due:
+            return
+        self._due = now + ROUND_SECONDS
+        if self._ctx.registry.calls_agents:
+            await self._tell()
+        if self._wants(None):
+            await self._take_set_aside()
+
+    async def _tell(self) -> None:
+        """Calls whose run has ended without their being told: the worker that was to do so has died, or was cut off
+        from the store. They would look by themselves, ever more rarely.
+        """
+        for step_id in await self._ctx.store.untold_calls(self._ctx.tenant_id, POLL_SECONDS_MAX, UNTOLD_MAX):
+            with contextlib.suppress(SurefootError):
+                self._wake(await tell_call(self._ctx, step_id))
+
+    async def _take_set_aside(self) -> None:
+        """Take runs which a worker with other code has set aside for want of a tool, where this one has it.
+
+        Workers of two states of the code work side by side during a deploy, and longer: the one that cannot is no
+        reason for a run to stand still.
+        """
+        store, tenant = self._ctx.store, self._ctx.tenant_id
+        found = await store.blocked_runs(tenant, UNKNOWN_TOOL, self._behind, SET_ASIDE_MAX)
+        self._behind = found[-1] if len(found) == SET_ASIDE_MAX else ""
+        for run_id in found:
+            with contextlib.suppress(NotFound, Unreadable):
+                if self._wants(await store.load(tenant, run_id)):
+                    await self._take(run_id)

@@ -52,6 +52,8 @@ class Driver:
         self._owner_died = owner_died
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._recording: set[asyncio.Task[object] | None] = set()
+        self._made: set[tuple[str, int]] = set()
+        """Attempts of calls that were made, or are being made: step and number. No other one has sent anything."""
         self._waiter: asyncio.Future[None] | None = None
         self._awake = False
         self._changed = False
@@ -76,6 +78,7 @@ class Driver:
             self.held.stopping = True
             while self._tasks:
                 await self._drain()
+            await self._end_unsent()
             raise
         finally:
             self.held.leave_all()
@@ -93,6 +96,7 @@ class Driver:
                 break
             await self._rest()
         await self._drain()
+        await self._end_unsent()
 
     @property
     def released(self) -> bool:
@@ -260,13 +264,13 @@ class Driver:
                 self._spawn(step.id, self._then_launch(settle_step, step))
 
     async def _end_unsent(self) -> None:
-        """Intents whose commit was not acknowledged, though it happened: nothing was sent on them."""
-        unsent = [
-            s
-            for s in self.handle.run.steps.values()
-            if s.status is StepStatus.running and s.id not in self._tasks and s.attempts[-1].token == self.handle.token
-        ]
-        for step in unsent:
+        """Intents on which nothing was sent: their commit was not acknowledged, though it happened, or their call was
+        not made for another reason. Who comes later could only ask what had become of them.
+        """
+        left = [s for s in self.handle.run.steps.values() if s.status is StepStatus.running and s.id not in self._tasks]
+        for step in left:
+            if step.attempts[-1].token != self.handle.token or (step.id, step.attempt) in self._made:
+                continue
             self._launch(await self._record_end(step, Outcome("not_sent", code="commit_unknown", again_s=0.0)))
 
     async def _expire(self) -> None:
@@ -330,6 +334,7 @@ class Driver:
     async def _model(self, step: Step) -> list[str]:
         """One model call; its answer and what that starts are one append. Returns the steps begun, as all below."""
         hook, loop = self.ctx.doors.hook, self.held.loop
+        self._made.add((step.id, step.attempt))
         try:
             hook("model", "before")
             answer = await loop.call_model(self.handle.run, step)
@@ -379,6 +384,7 @@ class Driver:
         arguments = await self.held.arguments(step)
         rules = self.held.rules(step)
         op = self.ctx.operation(self.handle.run.id, step, step.attempts[-1], rules)
+        self._made.add((step.id, step.attempt))
         with self.ctx.tracing.tool(self.handle.run, step) as span:
             outcome, call = await run_call(self.ctx.doors, tool, op, arguments, rules, self.ctx.redactor)
             span.note(ATTEMPT_END, outcome.end)

@@ -1,0 +1,83 @@
+"""A call of which this process knows that nothing was sent is no question to anybody."""
+
+from __future__ import annotations
+
+import pytest
+
+from surefoot import Agent, Approval, Operation, Receipt, Surefoot, effects, tool
+from surefoot.core.events import StepStarted
+from surefoot.errors import CommitUnknown, StoreUnavailable
+from surefoot.snapshot import at_rest
+from surefoot.store.port import Append, StepRow
+from surefoot.testing.model import FakeModel
+from tests.cases.rig import calls_of
+
+SECONDS = 30
+
+
+async def test_an_intent_of_its_own_whose_commit_is_unclear_is_begun_again(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knew it but the driver, which had failed: the next one asked a person what had happened."""
+    sent: list[int] = []
+
+    @tool(effect=effects.opaque, approval=Approval())
+    async def pay(op: Operation) -> Receipt:
+        """Pay."""
+        sent.append(op.attempt)
+        return Receipt(resource_id="p-1")
+
+    agent = Agent("clerk", FakeModel([[("pay", {})], "Paid."]), tools=[pay])
+    async with Surefoot(store_url, [agent], worker=True, log=lambda line: None) as sf:
+        run = await sf.wait((await sf.start(agent, "Pay.")).id, timeout=SECONDS)
+        append = sf.store.append
+        unclear: list[Append] = []
+
+        async def lost_once(wanted: Append) -> None:
+            await append(wanted)
+            if not unclear and any(isinstance(event, StepStarted) for event in wanted.events):
+                unclear.append(wanted)
+                raise CommitUnknown("the answer was lost")
+
+        monkeypatch.setattr(sf.store, "append", lost_once)
+        await sf.approve(run.pending_actions[0].id, by="ann")
+        run = await sf.wait(run.id, until=lambda r: r.status == "completed" or bool(r.pending_actions), timeout=SECONDS)
+    assert unclear and not run.pending_actions, "a person was asked what had become of a call that was not sent"
+    assert (run.status, sent) == ("completed", [2])
+
+
+async def test_a_call_whose_request_cannot_be_read_just_now_is_begun_again(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its intent was written by a process that had to read first what is to be sent."""
+    sent: list[int] = []
+
+    @tool(effect=effects.opaque)
+    async def pay(op: Operation) -> Receipt:
+        """Pay, not at once."""
+        sent.append(op.attempt)
+        if len(sent) == 1:
+            raise effects.Refused("not now", retry_after=0.5)
+        return Receipt(resource_id="p-1")
+
+    agent = Agent("clerk", FakeModel([[("pay", {})], "Paid."]), tools=[pay])
+    async with Surefoot(store_url, [agent], worker=True, log=lambda line: None) as sf:
+        run = await sf.start(agent, "Pay.")
+        run = await sf.wait(run.id, until=lambda r: any(s.attempt for s in calls_of(r)), timeout=SECONDS)
+    away: list[str] = []
+    async with Surefoot(store_url, [agent], log=lambda line: None) as sf:
+        read = type(sf.store).step
+
+        async def failing(store: object, tenant_id: str, step_id: str) -> StepRow:
+            row = await read(store, tenant_id, step_id)  # type: ignore[arg-type]  # the store's own method
+            if not away and row.step.status.value == "running":
+                away.append(step_id)
+                raise StoreUnavailable("the store is away")
+            return row
+
+        monkeypatch.setattr(type(sf.store), "step", failing)
+    async with Surefoot(store_url, [agent], worker=True, log=lambda line: None) as sf:
+        run = await sf.wait(run.id, until=at_rest, timeout=SECONDS)
+    (step,) = calls_of(run)
+    assert away and not run.pending_actions, "a person was asked what had become of a call that was not sent"
+    assert (run.status, step.attempt, sent) == ("completed", 3, [1, 3])

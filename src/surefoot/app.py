@@ -25,6 +25,7 @@ from surefoot.agent.tools import DECLARED, Tool, ToolCall
 from surefoot.agent.undoing import Undoing, undo
 from surefoot.core import policy
 from surefoot.core.canonical import check_key
+from surefoot.core.facts import check_name
 from surefoot.core.people import Decision
 from surefoot.core.redact import Redactor
 from surefoot.core.state import Run, Step
@@ -38,7 +39,6 @@ from surefoot.runtime.context import Context, to_stderr
 from surefoot.runtime.deciding import decide_about, report_about
 from surefoot.runtime.given import check_timeout
 from surefoot.runtime.home import Home
-from surefoot.runtime.look import verdict_look
 from surefoot.runtime.loop import Loop, PerformLoop
 from surefoot.runtime.registry import Registry
 from surefoot.runtime.saying import say
@@ -324,6 +324,7 @@ class Surefoot(Decisions, Views):
         Raises RunEnded, NotFound, KeyReused (other text), InvalidInput, NotAllowed (`no_conversation`: perform).
         """
         check_key(key)
+        check_name(by, "by")
         body = user_body(self.redactor.text(given_text(text, "text")))
         new = await say(self.context, run_id, body, key)
         self._wake(run_id)
@@ -412,7 +413,6 @@ class Surefoot(Decisions, Views):
 
     async def report(self, key: str, verdict: Found | Absent | Undetermined, *, source: str = "report") -> bool:
         """Evidence from elsewhere for an operation key. False where it was known already. Raises NotFound."""
-        look = verdict_look(self.context, verdict, source=source)
-        run_id, new = await report_about(self.context, key, look)
+        run_id, new = await report_about(self.context, key, verdict, source)
         self._wake(run_id)
         return new

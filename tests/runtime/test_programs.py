@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from surefoot import Absent, Agent, Operation, Receipt, Surefoot, effects, tool
+from surefoot import Absent, Agent, Operation, Receipt, Surefoot, effects, tool, wait_for_signal
+from surefoot.doctor import examine
 from surefoot.errors import InvalidInput, NotAllowed, NotFound, WaitTimeout
 from surefoot.testing import FakeModel
 
@@ -76,7 +78,7 @@ async def test_what_is_no_call_and_nobody_are_refused(store_url: str) -> None:
     async with Surefoot(store_url) as sf:
         with pytest.raises(InvalidInput, match=r"perform takes a call, such as charge\.call\("):
             await sf.perform(send, key="1")  # type: ignore[arg-type]  # what users do
-        with pytest.raises(InvalidInput, match="a decision is somebody's"):
+        with pytest.raises(InvalidInput, match="by is a text"):
             await sf.approve("act_1", by=None)  # type: ignore[arg-type]  # what users do
         with pytest.raises(InvalidInput, match=r"status is one of waiting, .*, not 'wating'"):
             await sf.actions(status="wating")
@@ -168,3 +170,68 @@ async def test_what_is_of_another_type_is_refused_by_its_name(store_url: str) ->
             await sf.signal(run.id, wrong)
         with pytest.raises(InvalidInput, match="the operation key is a text"):
             await sf.report(wrong, Absent(coverage="all"))
+
+
+NOBODY: list[Any] = [None, 5, b"ann", ["ann"], "", " ", "x" * 501]
+
+
+@pytest.mark.parametrize("by", NOBODY)
+async def test_nobody_does_nothing(store_url: str, by: Any) -> None:
+    """An event that names nobody could not be read again, and with it its run."""
+    waits = Agent("waits", FakeModel([[("wait_for_signal", {"name": "paid"})], "Paid."]), tools=[wait_for_signal])
+    async with Surefoot(store_url, [waits], worker=True) as sf:
+        run = await sf.start(waits, "go")
+        ended = await sf.start(waits, "go")
+        await sf.cancel(ended.id)
+        acts: dict[str, Callable[[], Awaitable[object]]] = {
+            "start": lambda: sf.start(waits, "go", by=by),
+            "perform": lambda: sf.perform(send.call(), key="1", by=by),
+            "message": lambda: sf.message(run.id, "hello", by=by),
+            "signal": lambda: sf.signal(run.id, "paid", by=by),
+            "retry": lambda: sf.retry(ended.id, by=by),
+            "cancel": lambda: sf.cancel(run.id, by=by),
+            "reject": lambda: sf.reject(run.id, by=by),
+        }
+        for name, act in acts.items():
+            with pytest.raises(InvalidInput, match="by is a text of 1 to 500 characters, and not blank"):
+                await act()
+            assert (await sf.snapshot(run.id)).can_cancel, name
+        assert (await examine(sf.store, sf.tenant)).findings == []
+
+
+async def test_a_name_that_no_store_can_hold_is_cleaned(store_url: str) -> None:
+    waits = Agent("waits", FakeModel([[("wait_for_signal", {"name": "paid"})], "Paid."]), tools=[wait_for_signal])
+    async with Surefoot(store_url, [waits]) as sf:
+        run = await sf.start(waits, "go", by="ann\x00")
+        assert run.created_by == "ann\ufffd"
+        await sf.cancel(run.id, by="bob\ud800")
+        assert [e.data["by"] async for e in sf.events(run.id) if e.type == "run_cancelled"] == ["bob\ufffd"]
+
+
+async def test_evidence_and_outcomes_of_another_kind_are_refused(store_url: str) -> None:
+    odd: Any = 81
+    async with Surefoot(store_url) as sf:
+        with pytest.raises(InvalidInput, match=r"evidence is Found\(Receipt\(…\)\), .*, not int"):
+            await sf.report("run_1:step_1", odd)
+        with pytest.raises(InvalidInput, match="source is a text"):
+            await sf.report("run_1:step_1", Absent(coverage="all"), source=odd)
+        for given in ({"external_resource_id": odd}, {"url": odd}):
+            with pytest.raises(InvalidInput, match=r"is (the id of|a link to) what was made"):
+                await sf.resolve("act_1", "happened", by="ann", **given)
+        with pytest.raises(InvalidInput, match="a reason is a text, not int"):
+            await sf.reject("act_1", by="ann", reason=odd)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"metadata": {"price": math.nan}}, r"^metadata\.price is not a finite number"),
+        ({"metadata": {"a": [{1: 2}]}}, r"^metadata\.a\[0\] has a key of type int"),
+        ({"key": "a\x00"}, "^a key holds the character NUL"),
+    ],
+)
+async def test_what_is_wrong_is_called_by_its_name(store_url: str, given: dict[str, Any], says: str) -> None:
+    agent = Agent("talks", FakeModel(["Hello."]))
+    async with Surefoot(store_url, [agent]) as sf:
+        with pytest.raises(InvalidInput, match=says):
+            await sf.start(agent, "go", **given)

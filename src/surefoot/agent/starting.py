@@ -16,6 +16,7 @@ from surefoot.core import events as ev, policy
 from surefoot.core.decide import ProposedCall, propose, start_run
 from surefoot.core.draft import Draft
 from surefoot.core.evolve import begin
+from surefoot.core.facts import check_name
 from surefoot.core.ids import RANDOM_BYTES, mint
 from surefoot.core.state import Limits, Run, RunStatus
 from surefoot.core.values import canonical, check_key, digest
@@ -91,6 +92,7 @@ def agent_run(
     _check_priority(priority)
     if not isinstance(metadata, Mapping):
         raise InvalidInput(f"metadata is a mapping of texts to JSON values, not {type(metadata).__name__}")
+    canonical(dict(metadata), "metadata")
     name, version, limits = agent
     given, kept = text
     return NewRun(
@@ -131,7 +133,7 @@ async def create_run(
 
     Raises KeyReused, NotFound (conversation), NotAllowed (`conversation_busy`), InvalidInput (the call).
     """
-    at, by = ctx.store.now(), ctx.redactor.text(new.by)
+    at, by = ctx.store.now(), ctx.redactor.text(check_name(new.by, "by"))
     conversation, position, queued = new.conversation_id, 0, []
     if conversation is not None:
         position, _ = await ctx.store.conversation(ctx.tenant_id, conversation)

@@ -38,21 +38,23 @@ def check_key(key: object, what: str = "a key") -> None:
         return
     if not isinstance(key, str) or not key.strip() or len(key) > KEY_CHARACTERS_MAX:
         raise InvalidInput(f"{what} is a text of 1 to {KEY_CHARACTERS_MAX} characters, and not blank")
-    canonical(key)
+    canonical(key, what)
 
 
-def canonical(value: object) -> bytes:
+def canonical(value: object, name: str = "$") -> bytes:
     """Canonical JSON: sorted keys, no spaces, UTF-8. 1 and 1.0 differ, so do 0.0 and -0.0.
 
-    Raises InvalidInput, naming the place, for anything outside the value rule. Nothing is converted on the way.
+    Raises InvalidInput, naming the place in what is called `name`, for anything outside the value rule. Nothing is
+    converted on the way.
     """
     if fits(value):
         try:
             return ENCODER.encode(value)
         except UnicodeEncodeError:
             pass
-    path, fault = _first_fault(value, "$", 0) or ("$", "cannot be written as JSON")
-    raise InvalidInput(f"the value at {path} {fault}", details={"path": path})
+    path, fault = _first_fault(value, name, 0) or (name, "cannot be written as JSON")
+    place = f"the value at {path}" if name == "$" else path
+    raise InvalidInput(f"{place} {fault}", details={"path": path})
 
 
 def fits(value: object, levels: int = CANONICAL_DEPTH_MAX + 1) -> bool:

@@ -10,6 +10,7 @@ import msgspec
 from surefoot.core.decide import cancel_run, defer
 from surefoot.core.draft import Draft
 from surefoot.core.ends import fail_step
+from surefoot.core.facts import check_name
 from surefoot.core.ids import run_of_step
 from surefoot.core.payloads import result_body
 from surefoot.core.state import Run, RunStatus, Step, StepStatus, WaitsFor
@@ -122,8 +123,9 @@ async def tell_call(ctx: Context, step_id: str) -> str:
 async def cancel_tree(ctx: Context, run_id: str, by: str, wake: Wake) -> tuple[str, ...]:
     """Cancel a run, then every run that works for it; the steps of all of them whose calls may have been sent.
 
-    Once the first commit stands, no further run comes to work for it. Raises RunEnded, NotFound.
+    Once the first commit stands, no further run comes to work for it. Raises RunEnded, NotFound, InvalidInput (`by`).
     """
+    by = ctx.redactor.text(check_name(by, "by"))
     handle = await handle_of(ctx, run_id)
     try:
         sent = await handle.tell(lambda d: cancel_run(d, by))

@@ -8,15 +8,17 @@ from contextlib import asynccontextmanager, suppress
 import msgspec
 
 from surefoot.core.draft import Draft
-from surefoot.core.facts import check_reason
+from surefoot.core.facts import check_name, check_reason
 from surefoot.core.people import Decision, decide_action, is_replay
-from surefoot.core.reconcile import Look, record_report
+from surefoot.core.reconcile import record_report
 from surefoot.core.state import ActionKind, Run
 from surefoot.core.values import check_key, clean_text
+from surefoot.effects import Absent, Found, Undetermined
 from surefoot.errors import AlreadyDecided, InvalidInput, NotFound, SurefootError
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import redact_json
 from surefoot.runtime.handle import Handle
+from surefoot.runtime.look import verdict_look
 from surefoot.runtime.questions import Questions
 from surefoot.store.port import ActionRow, StepRow
 
@@ -53,8 +55,8 @@ async def decide_about(ctx: Context, action_id: str, decision: Decision) -> Acti
 
     Raises NotFound, AlreadyDecided, NotAllowed (`action_expired`, `input_changed`), InvalidInput.
     """
-    if not isinstance(decision.by, str) or not decision.by.strip():
-        raise InvalidInput("a decision is somebody's: by=… names the person")
+    check_name(decision.by, "by")
+    check_name(decision.source, "source")
     check_key(decision.key)
     check_reason(decision.reason)
     decision = _redacted(ctx, decision)
@@ -103,8 +105,11 @@ def _redacted(ctx: Context, decision: Decision) -> Decision:
     return msgspec.structs.replace(decision, value=value, **texts)
 
 
-async def report_about(ctx: Context, key: str, look: Look) -> tuple[str, bool]:
+async def report_about(ctx: Context, key: str, verdict: Found | Absent | Undetermined, source: str) -> tuple[str, bool]:
     """Evidence for an operation key: the run's id, and whether it was new. Raises NotFound, InvalidInput."""
+    if not isinstance(verdict, Found | Absent | Undetermined):
+        raise InvalidInput(f"evidence is Found(Receipt(…)), Absent(…) or Undetermined(…), not {type(verdict).__name__}")
+    look = verdict_look(ctx, verdict, source=check_name(source, "source"))
     if not isinstance(key, str):
         raise InvalidInput(f"the operation key is a text such as run_…:step_…, not {type(key).__name__}")
     row = await ctx.store.step_by_key(ctx.tenant_id, key)

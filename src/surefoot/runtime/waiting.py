@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from surefoot.core.decide import ask_question
 from surefoot.core.draft import Draft
+from surefoot.core.facts import check_name
 from surefoot.core.state import ActionKind, Step, StepStatus
 from surefoot.core.text import clean_text
 from surefoot.core.unread import first_unread
@@ -28,13 +29,13 @@ async def signal_run(ctx: Context, run_id: str, name: str, value: object, *, by:
     if not 0 < len(plain) <= SIGNAL_NAME_CHARACTERS_MAX:
         raise InvalidInput(f"a signal's name is a text of 1 to {SIGNAL_NAME_CHARACTERS_MAX} characters")
     check_key(key)
-    data = redact_json(ctx.redactor, canonical(value))
+    data = redact_json(ctx.redactor, canonical(value, "value"))
     if len(data) > SIGNAL_BYTES_MAX:
         raise InvalidInput(
             f"the value has {len(data)} bytes as JSON, and a signal carries {SIGNAL_BYTES_MAX}: send a reference to it",
             code="too_large",
         )
-    said_by = ctx.redactor.text(clean_text(by))
+    said_by = ctx.redactor.text(check_name(by, "by"))
     said_key = None if key is None else ctx.redactor.text(clean_text(key))
     handle = await handle_of(ctx, run_id)
     return await handle.tell(lambda d: receive_signal(d, plain, digest(data), data, by=said_by, key=said_key))

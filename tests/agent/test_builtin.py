@@ -9,7 +9,7 @@ import pytest
 
 from surefoot import Agent, Surefoot, ask_person, sleep
 from surefoot.agent.answers import check_answer, schema_fault
-from surefoot.errors import AlreadyDecided, InvalidInput
+from surefoot.errors import AlreadyDecided, InvalidInput, NotAllowed
 from surefoot.testing.model import FakeModel, Step
 
 WAIT_SECONDS = 30.0
@@ -47,6 +47,21 @@ async def test_a_person_answers_a_question_once_and_the_answer_fits_its_schema(s
         assert ended.steps[1].status == "succeeded"
         results = [m for m in await sf.messages(run.id) if m.role == "tool_result"]
         assert len(results) == 1 and b'{"n":3}' in results[0].body
+
+
+async def test_an_answer_is_to_the_question_that_was_shown(store_url: str) -> None:
+    """The hash binds every decision, an answer too; and why it was given is kept."""
+    agent = _agent(_question(question="Ship it?", choices=["yes", "no"]))
+    async with Surefoot(store_url, [agent], worker=True) as sf:
+        run = await sf.start("helper", "go")
+        asked = (await sf.wait(run.id, timeout=WAIT_SECONDS)).pending_actions[0]
+        with pytest.raises(NotAllowed) as refused:
+            await sf.decide(asked.id, "answer", value="yes", by="ann", input_hash="0" * 64)
+        assert refused.value.code == "input_changed"
+        shown = asked.input_hash
+        row = await sf.decide(asked.id, "answer", value="yes", by="ann", input_hash=shown, reason="all green")
+        assert row.reason == "all green"
+        assert (await sf.wait(run.id, timeout=WAIT_SECONDS)).status == "completed"
 
 
 async def test_choices_are_the_only_answers(store_url: str) -> None:

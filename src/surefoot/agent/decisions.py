@@ -82,6 +82,7 @@ class Decisions(ABC):
         external_resource_id: str | None = None,
         url: str | None = None,
         reason: str | None = None,
+        input_hash: str | None = None,
         key: str | None = None,
         source: str = "program",
     ) -> ActionRow:
@@ -91,19 +92,36 @@ class Decisions(ABC):
             if outcome == "happened" and resource_id is None and link is None:
                 raise InvalidInput("say what happened with its id or its link: external_resource_id=… or url=…")
             decision = Decision(
-                outcome, by, reason=reason, key=key, external_resource_id=resource_id, url=link, source=source
+                outcome,
+                by,
+                reason=reason,
+                input_hash=input_hash,
+                key=key,
+                external_resource_id=resource_id,
+                url=link,
+                source=source,
             )
             return await self._decide(action_id, decision)
 
     async def answer(
-        self, action_id: str, value: object, *, by: str, key: str | None = None, source: str = "program"
+        self,
+        action_id: str,
+        value: object,
+        *,
+        by: str,
+        reason: str | None = None,
+        input_hash: str | None = None,
+        key: str | None = None,
+        source: str = "program",
     ) -> ActionRow:
         """Answer a question with a JSON value that fits its schema. Raises as `approve` does."""
         async with refusals_told(self.context, action_id, "answer", by):
             row = await self.context.store.action(self.context.tenant_id, action_id)
             if (schema := msgspec.json.decode(row.preview).get("schema")) is not None:
                 check_answer(schema, value)
-            return await self._decide(action_id, Decision("answer", by, key=key, value=canonical(value), source=source))
+            said = canonical(value, "value")
+            decision = Decision("answer", by, reason=reason, input_hash=input_hash, key=key, value=said, source=source)
+            return await self._decide(action_id, decision)
 
     async def decide(
         self,
@@ -131,7 +149,9 @@ class Decisions(ABC):
             case "reject":
                 return await self.reject(action_id, by=by, reason=reason, input_hash=input_hash, key=key, source=source)
             case "answer":
-                return await self.answer(action_id, value, by=by, key=key, source=source)
+                return await self.answer(
+                    action_id, value, by=by, reason=reason, input_hash=input_hash, key=key, source=source
+                )
             case outcome:
                 return await self.resolve(
                     action_id,
@@ -140,6 +160,7 @@ class Decisions(ABC):
                     external_resource_id=external_resource_id,
                     url=url,
                     reason=reason,
+                    input_hash=input_hash,
                     key=key,
                     source=source,
                 )

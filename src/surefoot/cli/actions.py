@@ -59,13 +59,15 @@ async def resolve(found: argparse.Namespace, settings: Settings, out: Output) ->
         raise InvalidInput("--happened says what was made: add --id X or --link U", code="wrong_use")
     if found.outcome != "happened" and (found.resource_id or found.link):
         raise InvalidInput("--id and --link say what was made: they go with --happened", code="wrong_use")
-    decision = Decide(found.outcome, reason=found.reason, external_resource_id=found.resource_id, url=found.link)
-    return await _decide(found, settings, out, decision)
+    made = {"external_resource_id": found.resource_id, "url": found.link}
+    return await _decide(found, settings, out, Decide(found.outcome, found.reason, input_hash=found.hash, **made))
 
 
 async def answer(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """Answer a question by a value."""
-    return await _decide(found, settings, out, Decide("answer", value=given_value(found.value)))
+    return await _decide(
+        found, settings, out, Decide("answer", found.reason, value=given_value(found.value), input_hash=found.hash)
+    )
 
 
 async def link(found: argparse.Namespace, settings: Settings, out: Output) -> int:

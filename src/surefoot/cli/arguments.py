@@ -222,10 +222,7 @@ def _actions(verbs: Commands[Parser], common: Parser) -> None:
     listed.add_argument("--run", metavar="RUN")
     _sub(verbs, "show", "one question with everything that is known", common).add_argument("id", metavar="ACTION")
     for name, text in (("approve", "let exactly this call happen"), ("reject", "refuse it; the model is told")):
-        made = _decision(_sub(verbs, name, text, common))
-        made.add_argument(
-            "--hash", metavar="HASH", help="decide only if the content is still the one with this input_hash"
-        )
+        _decision(_sub(verbs, name, text, common))
     link = _sub(verbs, "link", "a signed link to one question, for a person", common)
     link.add_argument("id", metavar="ACTION")
     link.add_argument("--public-url", metavar="URL", help="where people reach the server (SUREFOOT_PUBLIC_URL)")
@@ -253,7 +250,7 @@ def _actions(verbs: Commands[Parser], common: Parser) -> None:
     )
     resolve.add_argument("--id", dest="resource_id", metavar="X", help="the id of what was made")
     resolve.add_argument("--link", metavar="U", help="its link")
-    answer = _decision(_sub(verbs, "answer", "answer a question of the agent, or of surefoot", common), reason=False)
+    answer = _decision(_sub(verbs, "answer", "answer a question of the agent, or of surefoot", common))
     answer.add_argument("value", metavar="VALUE", help="JSON; what is not JSON counts as a text")
 
 
@@ -273,11 +270,11 @@ def _tokens(verbs: Commands[Parser], common: Parser) -> None:
     _sub(verbs, "revoke", "end a token and the sessions that began with it", common).add_argument("id", metavar="TOKEN")
 
 
-def _decision(made: Parser, *, reason: bool = True) -> Parser:
+def _decision(made: Parser) -> Parser:
     made.add_argument("id", metavar="ACTION")
-    if reason:
-        made.add_argument("--reason", metavar="TEXT")
+    made.add_argument("--reason", metavar="TEXT")
     made.add_argument("--key", help="the same decision under the same key is answered as the first time")
+    made.add_argument("--hash", metavar="HASH", help="decide only if the content is still the one with this input_hash")
     _by(made)
     return made
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -48,6 +51,56 @@ def test_a_full_stdout_is_a_clear_error(cli: Cli, words: tuple[str, ...]) -> Non
         )  # fmt: skip
     assert done.returncode == 4
     assert "the output cannot be written (No space left on device)" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.real_process
+@pytest.mark.parametrize(
+    ("closed", "words", "code"),
+    [
+        (1, ("runs", "list", "--json"), 4),
+        (1, ("runs", "list"), 4),
+        (1, ("runs", "show", "run_none"), 5),
+        (1, ("worker", "agents.py", "--until-idle"), 0),
+        (2, ("runs", "show", "run_none", "--json"), 5),
+        (0, ("demo",), 3),
+        (0, ("runs", "list"), 0),
+    ],
+)
+def test_a_stream_that_the_caller_closed_is_no_bug_of_ours(
+    cli: Cli, closed: int, words: tuple[str, ...], code: int
+) -> None:
+    """As a supervisor or a daemon leaves a process: stdin, stdout or stderr is not open at all."""
+    cli.start("talker")
+    done = subprocess.run(
+        cli.command(*words), cwd=cli.folder, env=cli.environment, capture_output=True, text=True, timeout=60,
+        preexec_fn=partial(os.close, closed),
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    if code == 4:
+        assert "the output cannot be written (Bad file descriptor)" in done.stderr
+    if "--json" in words and closed != 1:
+        assert json.loads(done.stdout)["error"]["code"] == "not_found"
+
+
+@pytest.mark.real_process
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_locale_without_the_characters_shows_them_as_escapes(cli: Cli, encoding: str) -> None:
+    run_id = cli.start("talker", "Tell 安娜 🎉 it is free.")
+    environment = {**cli.environment, "PYTHONIOENCODING": encoding, "SUREFOOT_LANG": "zh-CN"}
+
+    def output(*words: str) -> str:
+        done = subprocess.run(cli.command(*words), cwd=cli.folder, env=environment, capture_output=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.decode(encoding)
+
+    assert "\\u8fdb\\u884c\\u4e2d" in output("runs", "list"), "what is under way, in Chinese"
+    assert "Tell \\u5b89\\u5a1c \\U0001f389 it" in output("runs", "show", run_id, "--messages")
+    shown = json.loads(output("runs", "show", run_id, "--messages", "--json"))
+    assert shown["messages"][0]["body"]["text"] == "Tell 安娜 🎉 it is free."
+    lines = [json.loads(line) for line in output("export", run_id).splitlines()]
+    said = next(line["value"] for line in lines if line["record"] == "message")
+    assert said["body"]["text"] == "Tell 安娜 🎉 it is free."
 
 
 @pytest.mark.sqlite_only("the store is a file")

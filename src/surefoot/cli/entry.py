@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from surefoot.cli.arguments import COMMANDS, parse, split_json
-from surefoot.cli.output import DONE, INTERRUPTED, UNREACHABLE, CannotWrite, Output, hand_over, shown
+from surefoot.cli.output import DONE, INTERRUPTED, UNREACHABLE, CannotWrite, Output, hand_over, open_streams, shown
 from surefoot.cli.settings import Settings, check_place, read_settings
 from surefoot.errors import InvalidInput, StoreUnavailable, SurefootError
 
@@ -22,6 +22,7 @@ PATHS = ("file", "keep", "output")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that `argv` (default: the process's own words) names; returns the exit code."""
+    open_streams()
     as_json, words = split_json(list(sys.argv[1:] if argv is None else argv))
     out = Output(as_json)
     try:

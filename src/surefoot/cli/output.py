@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -48,16 +50,16 @@ class Output:
     def document(self, value: object) -> None:
         """The one JSON document. Nothing is printed without --json."""
         if self.as_json:
-            _write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+            self.piece(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
 
     def line(self, text: str = "") -> None:
         """A line for people on stdout; nothing with --json."""
         if not self.as_json:
-            _write(text + "\n")
+            _write(text + "\n", _shown_in)
 
     def piece(self, text: str) -> None:
-        """A piece of a long output that its command puts together itself, with and without --json."""
-        _write(text)
+        """A piece of JSON, with and without --json: of a long output, its command puts the pieces together itself."""
+        _write(text, _json_in)
 
     def note(self, text: str) -> None:
         """A line on stderr, with and without --json: progress and logs."""
@@ -106,9 +108,35 @@ def log_line(text: str) -> str:
     return msgspec.json.encode(found).decode()
 
 
-def _write(text: str) -> None:
+def open_streams() -> None:
+    """Open what the caller of this process closed of stdin, stdout and stderr: nothing comes, nothing can be written.
+
+    No file of ours gets one of their numbers then, into which a library may write what it has to say.
+    """
+    for number, mode in enumerate(("r", "w", "w")):
+        name = ("stdin", "stdout", "stderr")[number]
+        if getattr(sys, name) is None:
+            with contextlib.suppress(OSError):
+                # stdout is opened for reading: what is written to it is refused, as a full disk refuses it.
+                held = os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
+                setattr(sys, name, os.fdopen(held, mode, encoding="utf-8"))
+
+
+def _shown_in(encoding: str, text: str) -> str:
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _json_in(encoding: str, text: str) -> str:
+    return re.sub("[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)
+
+
+def _write(text: str, escaped: Callable[[str, str], str]) -> None:
     try:
-        sys.stdout.write(text)
+        try:
+            sys.stdout.write(text)
+        except UnicodeEncodeError as problem:
+            # A locale that is not UTF-8: what it has no character for is written as an escape, and nothing is lost.
+            sys.stdout.write(escaped(problem.encoding, text))
         sys.stdout.flush()
     except BrokenPipeError:
         raise

@@ -25,7 +25,8 @@ NO_TRACING = NoTracing()
 
 def to_stderr(line: str) -> None:
     """The log of a program that has none of its own."""
-    print(line, file=sys.stderr)
+    if sys.stderr is not None:  # else it would be printed on stdout
+        print(line, file=sys.stderr)
 
 
 StartChild = Callable[[Run, Step, Mapping[str, object]], Awaitable[Run]]

@@ -74,7 +74,7 @@ EVENTS: dict[str, dict[str, str]] = {
     "run_completed": {"en": "The run is completed", "zh-CN": "运行已完成"},
     "run_failed": {"en": "The run failed: {error_code}", "zh-CN": "运行失败：{error_code}"},
     "run_cancelled": {"en": "The run was cancelled by {by}", "zh-CN": "运行已被 {by} 取消"},
-    "step_waiting_for_approval": {"en": "{tool}: a person has to approve it", "zh-CN": "{tool}：需要人工批准"},
+    "step_waiting_for_approval": {"en": "{tool}: waits for an answer", "zh-CN": "{tool}：等待答复"},
     "step_released": {"en": "{tool}: may start", "zh-CN": "{tool}：可以开始"},
     "step_started": {"en": "{doing} (attempt {attempt})", "zh-CN": "{doing}（第 {attempt} 次）"},
     "step_deferred": {"en": "{tool}: waits for {delay_s} s ({code})", "zh-CN": "{tool}：等待 {delay_s} 秒（{code}）"},

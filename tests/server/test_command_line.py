@@ -53,7 +53,7 @@ def test_a_story_by_the_command_line_alone(cli: Cli, web: Served) -> None:
     assert started.code == 0
     assert cli.json("runs", "start", "writer", "Go", "--key", "k", *at).record()["id"] == run_id, "the name is enough"
     waiting = cli.json("runs", "watch", run_id, *at)
-    assert waiting.code == 3 and "Calling" not in waiting.err and "a person has to approve it" in waiting.err
+    assert waiting.code == 3 and "Calling" not in waiting.err and "waits for an answer" in waiting.err
     (action,) = cli.json("actions", "list", "--status", "waiting", "--run", run_id, *at).records()
     approved = cli.json("actions", "approve", str(action["id"]), "--key", "d", "--reason", "fine", *at)
     assert (approved.code, approved.record()["decision"]) == (0, "approve")

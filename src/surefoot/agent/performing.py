@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
 from surefoot.agent.starting import PERFORM, NewRun
 from surefoot.agent.tools import ToolCall
-from surefoot.core.state import STEP_ENDS, ActionKind, ActionStatus, Limits, Run, RunStatus, Step, StepStatus
+from surefoot.core.state import (
+    STEP_ENDS,
+    ActionKind,
+    ActionStatus,
+    Limits,
+    Resolution,
+    Run,
+    RunStatus,
+    Step,
+    StepStatus,
+)
 from surefoot.core.values import canonical, digest
 from surefoot.effects import Receipt
 from surefoot.errors import ApprovalPending, Conflict, InvalidInput, OutcomeUnknown, PerformFailed, WaitTimeout
@@ -77,7 +87,7 @@ async def receipt_of(ctx: Context, run_id: str, run: Run | None, answer: Answer 
     step, details = row.step, {"run_id": run_id, "step_id": row.step.id}
     if step.status is StepStatus.succeeded:
         return _receipt(step, row.safe_output or b"null")
-    if step.error_code == OWNER_GIVEN_UP:
+    if step.error_code == OWNER_GIVEN_UP or step.resolution is Resolution.given_up:
         raise OutcomeUnknown(
             f"{step.tool_name} may have been applied under this key: a person has given up finding out; use a new key "
             "once you know that it was not",
@@ -101,10 +111,16 @@ async def receipt_of(ctx: Context, run_id: str, run: Run | None, answer: Answer 
             code="not_sent_yet",
             details=details,
         )
-    raise OutcomeUnknown(
-        f"{step.tool_name} may have been applied: step {step.id} is {step.status.value} and goes on being looked up",
-        details=details,
-    )
+    raise OutcomeUnknown(f"{step.tool_name} may have been applied: {_what_next(step, details)}", details=details)
+
+
+def _what_next(step: Step, details: Mapping[str, str]) -> str:
+    if step.status is StepStatus.running:
+        return f"step {step.id} is still under way; perform again with its key for the answer"
+    if (asked := details.get("action_id")) is not None:
+        looks = "it is looked up, and" if step.rules.has_lookup else "nobody can look it up, so"
+        return f"{looks} a person is asked what happened: answer {asked}, then perform again with its key"
+    return f"step {step.id} is being looked up; perform again with its key for the answer"
 
 
 def _receipt(step: Step, safe_output: bytes) -> Receipt:

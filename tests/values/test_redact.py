@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import quopri
 import textwrap
 import urllib.parse
 from collections.abc import Callable
@@ -10,7 +11,8 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from surefoot.core.redact import SECRET_CHARACTERS_MIN, RedactedStream, Redactor, _gap, _squeezed, safe_error
+from surefoot.core.escapes import squeezed
+from surefoot.core.redact import SECRET_CHARACTERS_MIN, RedactedStream, Redactor, _gap, safe_error
 
 CANARY = 'CANARY-1/x+y "z" & ü?=%'
 TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
@@ -25,6 +27,10 @@ def _encodings(secret: str) -> dict[str, str]:
         "json slash": json.dumps(secret).replace("/", "\\/"),
         "json in json": json.dumps(json.dumps({"k": secret})),
         "repr": repr({"k": secret}),
+        "bytes repr": repr({"k": data}),
+        "latin-1": data.decode("latin-1"),
+        "latin-1 in json": json.dumps(data.decode("latin-1")),
+        "mail": quopri.encodestring(data).decode(),
         "html": html.escape(secret),
         "quote": urllib.parse.quote(secret),
         "quote all": urllib.parse.quote(secret, safe=""),
@@ -42,6 +48,9 @@ def _encodings(secret: str) -> dict[str, str]:
         "basic auth": "Basic " + base64.b64encode(b"user:" + data).decode(),
         "wrapped base64": "\n".join(textwrap.wrap(base64.b64encode(b"u" * 50 + data + b"v" * 50).decode(), 19)),
         "wrapped inside json": json.dumps("\n".join(textwrap.wrap(base64.b64encode(data).decode(), 7))),
+        "form in base64": base64.b64encode(urllib.parse.urlencode({"a": "b", "k": secret}).encode()).decode(),
+        "form in hex": urllib.parse.urlencode({"k": secret}).encode().hex(),
+        "json in base64": base64.b64encode(json.dumps({"k": secret}).encode()).decode(),
         "broken over lines": "\n  ".join(textwrap.wrap(secret, 5, drop_whitespace=False)),
     }
 
@@ -317,7 +326,7 @@ def test_a_token_of_our_own_is_known_by_its_form() -> None:
 @given(st.text(alphabet="\\nrtx \n\x1c\x85\u2028\u200b"))
 @settings(max_examples=500)
 def test_what_is_searched_without_gaps_is_what_the_gaps_leave(text: str) -> None:
-    assert _squeezed(text) == _gap().sub("", text)
+    assert squeezed(text) == _gap().sub("", text)
 
 
 @pytest.mark.parametrize("piece", ["%41", "\\\\", "\\u0041", "&#65;"])

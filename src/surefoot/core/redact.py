@@ -1,25 +1,22 @@
 """Redaction: known secret values first, at every exit; patterns as a second net over views.
 
 Redaction changes what is shown and recorded, never the bytes that are sent. A known value is found plain and as JSON,
-Python, HTML, percent, hexadecimal and base64 text (in all three alignments), also where whitespace was put inside it,
-and escaped any number of times over, as texts inside JSON inside a log are. Writers differ in what they escape (`+` is
-`\\u002B` in some JSON, `'` is `&#39;` in some HTML, and every letter may be): such texts are read back before they are
-searched.
+Python, HTML, percent, mail, hexadecimal and base64 text (in all three alignments; see `forms`), also where whitespace
+was put inside it, and escaped any number of times over, as texts inside JSON inside a log are. Writers differ in what
+they escape (`+` is `\\u002B` in some JSON, `'` is `&#39;` in some HTML, and every letter may be): such texts are read
+back before they are searched.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 
-from surefoot.core.escapes import escape_begun, may_be_escaped, read_back, unescaped
+from surefoot.core.escapes import escape_begun, may_be_escaped, read_back, squeezed, unescaped
+from surefoot.core.forms import SECRET_CHARACTERS_MIN as SECRET_CHARACTERS_MIN, known_forms
 from surefoot.core.text import clean_text, cut
 
-SECRET_CHARACTERS_MIN = 6
-"""Shorter values are not known to redaction: they would hit ordinary words."""
 ERROR_CHARACTERS_MAX = 500
 HELD_CHARACTERS = 256
 """More of a stream held back is looked at again when it has grown by a quarter."""
@@ -51,7 +48,7 @@ class Redactor:
         if value in self._values:
             return
         label = _NAME.sub("_", name)[:60] or "secret"
-        forms = set(_known_forms(value))
+        forms = set(known_forms(value))
         for form in forms:
             self._forms.setdefault(form, label)
         # The list only grows: another thread may be going through it. What is known counts as such when all of it is.
@@ -153,8 +150,8 @@ class Redactor:
             return True
         if "sft_" in text or "sfs_" in text or self._holds(text):
             return False
-        squeezed = _squeezed(text)
-        if len(squeezed) < len(text) and self._holds(squeezed):
+        joined = squeezed(text)
+        if len(joined) < len(text) and self._holds(joined):
             return False
         if may_be_escaped(text) and self._holds_unescaped(text):
             return False
@@ -212,7 +209,7 @@ class Redactor:
 
     def _split_by_whitespace(self, text: str) -> str:
         # Wrapped base64, values broken over lines or escaped again: looked for without the gaps, cut out with them.
-        joined = _squeezed(text)
+        joined = squeezed(text)
         if len(joined) == len(text) or not self._holds(joined):
             return text
         hits = list(self._compiled().finditer(joined))
@@ -275,27 +272,14 @@ def _begin_of(form: str, text: str, places: Sequence[int], none: int) -> int:
     return none
 
 
-def _squeezed(text: str) -> str:
-    """`text` without whitespace, plain or written as `\\n`, `\\r`, `\\t`, and without the backslashes of escapes."""
-    if "\\" not in text:
-        return "".join(text.split())
-    # As `_gap().sub` does, at a third of its cost: what follows a run of backslashes may begin with one letter of them.
-    first, *rest = text.split("\\")
-    bare = [part[1:] if part[:1] in _ESCAPES else part for part in rest]
-    return "".join("".join([first, *bare]).split())
-
-
 def _readings(text: str) -> Iterator[str]:
     """`text` in each of the ways in which a reader may take it."""
     yield text
-    squeezed = _squeezed(text)
-    if len(squeezed) < len(text):
-        yield squeezed
+    joined = squeezed(text)
+    if len(joined) < len(text):
+        yield joined
     if may_be_escaped(text):
         yield from read_back(text)
-
-
-_ESCAPES = frozenset(("n", "r", "t"))
 
 
 @cache
@@ -330,49 +314,6 @@ def _free(key: str, taken: Mapping[str, object]) -> str:
     while free in taken:
         free, number = f"{key}#{number}", number + 1
     return free
-
-
-# ---- forms of a known value
-
-
-def _known_forms(value: str) -> Iterator[str]:
-    """Every text that a reader could turn back into `value`, each at least 6 characters long."""
-    lines = [line for line in value.splitlines() if len(line.strip()) >= 16] if "\n" in value.strip() else []
-    for plain in {value, value.strip(), "".join(value.split()), *(line.strip() for line in lines)}:
-        if len(plain) >= SECRET_CHARACTERS_MIN:
-            for form in _encodings(plain):
-                yield from (text for text in {form, _squeezed(form)} if len(text) >= SECRET_CHARACTERS_MIN)
-
-
-def _encodings(plain: str) -> Iterator[str]:
-    data = plain.encode("utf-8", "surrogatepass")
-    yield plain
-    for ascii_only in (False, True):
-        once = json.dumps(plain, ensure_ascii=ascii_only)[1:-1]
-        yield from (once, once.replace("/", "\\/"), json.dumps(once, ensure_ascii=ascii_only)[1:-1])
-    yield repr(plain)[1:-1]
-    escaped = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    yield escaped.replace('"', "&quot;").replace("'", "&#x27;")
-    for kept in ("-_.~", "-_.~/", "-_.~!*'()"):
-        upper = "".join(chr(byte) if _is_unreserved(byte, kept) else f"%{byte:02X}" for byte in data)
-        yield from (upper, upper.replace("%20", "+"), re.sub("%[0-9A-F]{2}", lambda match: match[0].lower(), upper))
-    yield from (data.hex(), data.hex().upper())
-    for offset in range(3):
-        form = _base64_core(data, offset)
-        yield from (form, form.replace("+", "-").replace("/", "_"))
-
-
-def _is_unreserved(byte: int, kept: str) -> bool:
-    character = chr(byte)
-    return byte < 128 and (character.isalnum() or character in kept)
-
-
-def _base64_core(data: bytes, offset: int) -> str:
-    """The characters of base64 that `data` alone decides when `offset` bytes (mod 3) stand before it."""
-    coded = base64.b64encode(b"\0" * offset + data).decode("ascii").rstrip("=")
-    start = (0, 2, 3)[offset]
-    end = len(coded) if (offset + len(data)) % 3 == 0 else len(coded) - 1
-    return coded[start:end]
 
 
 # ---- the second net. Compiled at first use: importing surefoot stays cheap.

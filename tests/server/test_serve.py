@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,6 +16,7 @@ from surefoot.server.callers import Loopback
 from surefoot.server.factory import create_app
 from surefoot.server.running import Running, listen
 from tests.cli.rig import Cli
+from tests.identity.test_announce import receiving
 from tests.places import Place
 from tests.server.rig import Served, serving
 from tests.server.watching import Connection, Follower
@@ -56,6 +58,19 @@ def test_settings_of_the_service_that_cannot_be_used_are_told(place: Place, sett
     refused = Cli(place).process("serve", "agents.py", "--port", "0", "--json", more=settings)
     assert (refused.code, refused.error) == (2, "bad_setting")
     assert "its-secret-path" not in refused.out + refused.err
+
+
+def test_an_announced_link_leads_to_the_server_where_nothing_says_how_people_reach_it(place: Place) -> None:
+    with receiving() as hook:
+        told = {"SUREFOOT_ANNOUNCE_URL": hook.url, "SUREFOOT_ANNOUNCE_SECRET": "x" * 32}
+        with serving(place, more=told) as web:
+            web.asked("writer")
+            (first, *_) = eventually_sync(lambda: hook.told, "the announcement")
+            link = json.loads(first.body)["data"]["url"]
+            assert link.startswith(f"{web.url}/links/")
+            assert web.get(link.removeprefix(web.url)).status == 200
+            _, said = web.end()
+    assert f"announced links lead to {web.url}: SUREFOOT_PUBLIC_URL says" in said
 
 
 async def test_a_stop_ends_streams_lets_the_worker_finish_and_tells_so(place: Place) -> None:

@@ -52,7 +52,7 @@ def serve(found: argparse.Namespace, settings: Settings, out: Output) -> int:
 async def _serve(code: UserCode, found: argparse.Namespace, settings: Settings, out: Output) -> End:
     from surefoot.server.callers import Loopback
     from surefoot.server.factory import create_app
-    from surefoot.server.running import Running, is_loopback, listen
+    from surefoot.server.running import Running, address, is_loopback, listen
 
     def of_tenant(tenant: str) -> Surefoot:
         own = settings.of_tenant(tenant)
@@ -62,7 +62,7 @@ async def _serve(code: UserCode, found: argparse.Namespace, settings: Settings, 
     told = stop_signals(out)
     async with of_tenant(settings.tenant) as sf:
         doorman = await _doorman(sf, found, settings, loopback=is_loopback(sock))
-        app = create_app(sf, doorman, open_tenant=of_tenant, options=_options(settings))
+        app = create_app(sf, doorman, open_tenant=of_tenant, options=_options(settings, address(sock)))
         running = Running(app, sock)
         serving = asyncio.ensure_future(running.serve())
         serving.add_done_callback(lambda _: told.set())
@@ -70,6 +70,8 @@ async def _serve(code: UserCode, found: argparse.Namespace, settings: Settings, 
         out.note(f"serving {running.url} (process {os.getpid()}) on {sf.store.path}: {names}")
         asks = "without tokens: who is on this machine is its user" if isinstance(doorman, Loopback) else "by token"
         out.note(f"the page is {running.url}/ ({asks})")
+        if settings.service.get("announce_url") and not settings.service.get("public_url"):
+            out.note(f"announced links lead to {running.url}: SUREFOOT_PUBLIC_URL says where people reach the server")
         end = await _until_over(sf, app.state.service, told, out)
         running.stop()
         await serving
@@ -83,12 +85,14 @@ def _hosts(found: argparse.Namespace, settings: Settings) -> list[str]:
     return [found.host, platform.node(), *([public] if public else []), *found.allow_host]
 
 
-def _options(settings: Settings) -> Options:
+def _options(settings: Settings, listens: str) -> Options:
     from surefoot.server.options import Options, secrets_of
 
     told = settings.service
+    # A link without a host leads nowhere from a mail or a chat.
+    public_url = told.get("public_url") or (listens if told.get("announce_url") else None)
     return Options(
-        public_url=told.get("public_url"),
+        public_url=public_url,
         announce_url=told.get("announce_url"),
         announce_secrets=secrets_of(told.get("announce_secret")),
         github_secrets=secrets_of(told.get("github_webhook_secret")),

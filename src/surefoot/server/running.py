@@ -55,8 +55,7 @@ class Running:
     @property
     def url(self) -> str:
         """Where it listens."""
-        host, port = self._sock.getsockname()[:2]
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        return address(self._sock)
 
     async def serve(self) -> None:
         """Answer until `stop()`, then let answers under way finish for STOP_SECONDS. Raises StoreError at the start."""
@@ -99,6 +98,12 @@ def listen(host: str, port: int) -> socket.socket:
         ) from None
     sock.setblocking(False)
     return sock
+
+
+def address(sock: socket.socket) -> str:
+    """Where it listens, as a URL."""
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def is_loopback(sock: socket.socket) -> bool:

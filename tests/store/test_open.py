@@ -107,8 +107,12 @@ async def test_a_place_that_cannot_be_written_is_refused(folder: Path) -> None:
             await SqliteStore(str(path), SystemClock()).open()
     with pytest.raises(StoreUnavailable):
         await SqliteStore("/proc/surefoot.db", SystemClock()).open()
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StoreUnavailable, match=r"is a directory\. Give the path of a file"):
         await SqliteStore(str(folder), SystemClock()).open()
+    with pytest.raises(StoreUnavailable, match="is no ordinary file"):
+        await SqliteStore(os.devnull, SystemClock()).open()
+    with pytest.raises(InvalidInput, match="write sqlite:///"):
+        await opening.open_store(f"sqlite:///{folder}/a\0.db", doors())
 
 
 async def test_a_new_store_is_its_owners_alone(bench: SqliteBench) -> None:

@@ -68,7 +68,7 @@ def sqlite_path(url: str) -> str:
     """The absolute path in a URL. Raises InvalidInput."""
     if url.startswith(_FROZEN):
         url = _PREFIX + url.removeprefix(_FROZEN)
-    if not url.startswith(_PREFIX) or url == _PREFIX or "?" in url or ":memory:" in url:
+    if not url.startswith(_PREFIX) or url == _PREFIX or "?" in url or ":memory:" in url or "\0" in url:
         # What stands behind the scheme of another kind of URL may hold a password.
         shown = url if "@" not in url else url.partition(":")[0] + ":…"
         raise InvalidInput(

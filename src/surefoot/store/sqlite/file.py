@@ -112,6 +112,9 @@ class SqliteFile:
         folder = os.path.dirname(self.path)
         if not os.path.isdir(folder):
             raise StoreUnavailable(f"{self.path}: there is no directory {folder}. Create it")
+        if os.path.exists(self.path) and not os.path.isfile(self.path):
+            kind = "a directory" if os.path.isdir(self.path) else "no ordinary file"
+            raise StoreUnavailable(f"{self.path} is {kind}. Give the path of a file, such as sqlite:///surefoot.db")
         if not os.access(folder, os.W_OK | os.X_OK):
             raise StoreUnavailable(f"{self.path}: the directory {folder} cannot be written. Change its permissions")
         if sqlite3.sqlite_version_info < SQLITE_VERSION_MIN:

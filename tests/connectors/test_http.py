@@ -102,6 +102,26 @@ async def test_the_function_makes_the_body_and_the_key_is_the_operations() -> No
     assert receipt.output == {"cents": 900} and str(receipt.resource_id).isdecimal()
 
 
+async def test_a_body_that_cannot_be_made_is_no_doubt() -> None:
+    rig = virtual_rig()
+
+    def broken(amount_cents: int, customer: str) -> dict[str, object]:
+        return {"customer": ARGUMENTS["CANARY7"]}
+
+    def odd(amount_cents: int, customer: str) -> object:
+        return {"customer": object()}
+
+    def picky(amount_cents: int, customer: str) -> object:
+        raise Refused("no such customer")
+
+    for function, text in ((broken, "KeyError"), (odd, "TypeError"), (picky, "no such customer")):
+        tool = http.post("charge", url=CHARGES, parameters=function, key_lifetime=DAY)
+        with pytest.raises(Refused, match=text) as refused:
+            await send(tool, rig, ARGUMENTS)
+        assert "CANARY" not in str(refused.value)
+    assert rig.world.requests() == []
+
+
 async def test_the_same_key_is_the_same_receipt() -> None:
     rig = virtual_rig()
     first, second = await send(charging(), rig, ARGUMENTS), await send(charging(), rig, ARGUMENTS, attempt=2)
@@ -163,8 +183,9 @@ def test_other_mistakes_are_refused_at_definition() -> None:
             charging(url=url)
     with pytest.raises(ValueError, match="not both"):
         charging(still_running=(422,))
-    with pytest.raises(ValueError, match="secret"):
-        charging(authorization="Bearer abc")
+    for authorization in ("Bearer abc", "Key {id}:{secret}", "{} {secret}", "{secret} {", "{secret.name}{secret}"):
+        with pytest.raises(ValueError, match="secret"):
+            charging(authorization=authorization)
     with pytest.raises(TypeError, match="by name"):
         http.post("charge", url=CHARGES, parameters=lambda *amounts: None, key_lifetime=DAY)
 

@@ -151,8 +151,8 @@ def post(
         raise ValueError(f"{name}: url is an http or https URL without a user name; a password goes into credential")
     if {*still_running} & {*other_payload}:
         raise ValueError(f"{name}: a status means still_running or other_payload, not both")
-    if "{secret}" not in authorization:
-        raise ValueError(f'{name}: authorization holds {{secret}}, as in "Bearer {{secret}}"')
+    if not _takes_secret(authorization):
+        raise ValueError(f'{name}: authorization holds {{secret}} and no other field, as in "Bearer {{secret}}"')
     endpoint = _Endpoint(
         url, header, quoted, credential, authorization, headers, still_running, other_payload, id_path, url_path, keep
     )
@@ -174,13 +174,22 @@ def _function(
     """The tool's function, with the signature that the model gets."""
     given, optional = _given(name, parameters)
 
-    async def send(op: Operation, /, **arguments: object) -> Receipt:
+    def body_of(arguments: dict[str, object]) -> object:
         made = parameters(**arguments) if callable(parameters) else None
-        body = arguments if made is None else made
-        plain = msgspec.to_builtins(body, str_keys=True, order="deterministic")
+        plain = msgspec.to_builtins(arguments if made is None else made, str_keys=True, order="deterministic")
         if made is None:
             plain = {key: value for key, value in plain.items() if value is not None or key not in optional}
-        return await endpoint.send(op, plain)
+        return plain
+
+    async def send(op: Operation, /, **arguments: object) -> Receipt:
+        try:
+            body = body_of(arguments)
+        except Refused:
+            raise
+        except Exception as problem:
+            # Nothing has begun: this is no doubt, whatever the function raises.
+            raise Refused(f"the body of {name} cannot be made ({type(problem).__name__})") from None
+        return await endpoint.send(op, body)
 
     if callable(parameters):
         # The types in the signature are read where the function was written.
@@ -229,6 +238,13 @@ def shown_url(url: str) -> str:
 def _shown_part(part: str) -> str:
     mixed = any(one.isdigit() for one in part) and any(one.isalpha() for one in part)
     return f"{part[:SHOWN_CHARACTERS]}…" if len(part) >= SHOWN_CHARACTERS_MAX and mixed else part
+
+
+def _takes_secret(authorization: str) -> bool:
+    try:
+        return "{secret}" in authorization and bool(authorization.format(secret="-"))
+    except (KeyError, IndexError, ValueError, AttributeError):
+        return False
 
 
 def _is_address(url: object) -> bool:

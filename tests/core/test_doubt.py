@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from surefoot.core import events as ev, policy
 from surefoot.core.attempts import Outcome, recover_step
@@ -17,7 +18,7 @@ from surefoot.core.reconcile import (
     record_report,
     resend,
 )
-from surefoot.core.state import ActionKind, EffectClass, Instant, Resolution, RunStatus, StepStatus
+from surefoot.core.state import ActionKind, EffectClass, Instant, Resolution, Rules, RunStatus, StepStatus
 from surefoot.errors import NotAllowed
 from tests.core.play import ABSENT, RULES, UNDETERMINED, Play, call, found
 
@@ -416,6 +417,27 @@ def test_new_code_is_never_bolder_about_what_old_code_sent(
     assert (
         policy.careful_rules(replace(RULES["mail"], effect=now), replace(RULES["mail"], effect=then)).effect is counts
     )
+
+
+@pytest.mark.parametrize(
+    ("tool", "then", "now", "counts"),
+    [
+        ("charge", {"key_lifetime_s": 60.0}, {"key_lifetime_s": None}, {"key_lifetime_s": 60.0}),
+        ("charge", {"key_lifetime_s": None}, {"key_lifetime_s": 60.0}, {"key_lifetime_s": 60.0}),
+        ("charge", {"key_lifetime_s": 60.0}, {"key_lifetime_s": 3_600.0}, {"key_lifetime_s": 60.0}),
+        ("comment", {"settle_s": 60.0}, {"settle_s": 1.0}, {"settle_s": 60.0}),
+        ("comment", {"settle_s": 1.0}, {"settle_s": 60.0}, {"settle_s": 60.0}),
+        ("comment", {"starts_programs": True}, {"starts_programs": False}, {"starts_programs": True}),
+        ("comment", {"attempts_max": 8}, {"attempts_max": 2}, {"attempts_max": 2}),
+    ],
+)
+def test_new_figures_are_never_bolder_about_what_was_sent_under_the_old_ones(
+    tool: str, then: dict[str, object], now: dict[str, object], counts: dict[str, object]
+) -> None:
+    """A key was sent to a target of which it was said that it soon forgets it."""
+    of_then, of_now = (msgspec.convert({**asdict(RULES[tool]), **given}, Rules) for given in (then, now))
+    kept = asdict(policy.careful_rules(of_now, of_then))
+    assert {name: kept[name] for name in counts} == counts
 
 
 def test_a_lookup_that_was_added_after_the_crash_is_used() -> None:

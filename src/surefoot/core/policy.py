@@ -46,8 +46,10 @@ def careful_rules(now: Rules, then: Rules) -> Rules:
     A tool that has become a read does not turn an earlier effect into one, and a key that the target honours now was
     not sent before. A lookup that was added or mended counts.
     """
-    if now.effect is then.effect or then.effect is EffectClass.read:
+    if now == then or then.effect is EffectClass.read:
         return now
+    if now.effect is then.effect:
+        return _longest_doubt(now, then)
     if now.effect is EffectClass.read:
         # The code of now has no lookup to run, whatever the old one had.
         effect = EffectClass.opaque if then.effect is EffectClass.lookup and not now.has_lookup else then.effect
@@ -55,6 +57,17 @@ def careful_rules(now: Rules, then: Rules) -> Rules:
     if now.effect is EffectClass.idempotent:
         return replace(now, effect=EffectClass.lookup if now.has_lookup else EffectClass.opaque)
     return now
+
+
+def _longest_doubt(now: Rules, then: Rules) -> Rules:
+    """Of one class: what was declared of the target when it was sent to, where that is the more careful."""
+    lifetimes = [one.key_lifetime_s for one in (now, then) if one.key_lifetime_s is not None]
+    return replace(
+        now,
+        settle_s=max(now.settle_s, then.settle_s),
+        key_lifetime_s=min(lifetimes, default=None),
+        starts_programs=now.starts_programs or then.starts_programs,
+    )
 
 
 def backoff(count: int, jitter: float, *, base_s: float = 1.0, max_s: float = RETRY_SECONDS_MAX) -> float:

@@ -71,6 +71,10 @@ async def _start(held: Held, step: Step) -> list[str]:
     def command(d: Draft) -> list[str]:
         if d.run.ended or d.step(step.id).status is not StepStatus.pending:
             return []
+        # Once more: this may have waited for another decision, and what is left of the lease is less by now.
+        start = held.start(step)
+        if start is None:
+            return []
         try:
             start_step(d, step.id, start)
         except NotAllowed as refusal:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from surefoot.core import policy
 from surefoot.core.decide import Start
 from surefoot.core.draft import Draft
@@ -26,6 +28,8 @@ from surefoot.runtime.questions import Questions
 from surefoot.runtime.registry import RunnableTool
 
 WAIT_SECONDS_MIN = 0.2
+KEY_PASSED_ON = "key_passed_on"
+"""Why it is not said whose an effect is: another call has the key now."""
 SENDS = frozenset({"resend", "believe_person"})
 """What of a doubt begins a further attempt."""
 
@@ -110,6 +114,8 @@ async def _look(held: Held, step: Step, tool: RunnableTool, questions: Questions
         answer = Look("undetermined", reason="no_lookup")
     else:
         answer = await look(held.ctx, held.run.id, step, tool, await held.arguments(step))
+        if answer.verdict == "found" and step.status is StepStatus.failed:
+            answer = await _without_anothers(held, step, answer)
     jitter = held.ctx.doors.entropy.fraction()
 
     def command(d: Draft) -> list[str]:
@@ -120,3 +126,23 @@ async def _look(held: Held, step: Step, tool: RunnableTool, questions: Questions
         return [step.id, *held.go_on(d)] if begun else held.go_on(d)
 
     return await held.decide(command, step_id=step.id) or []
+
+
+async def _without_anothers(held: Held, step: Step, answer: Look) -> Look:
+    """What was found of a failed step, less what is another's: once it had failed, another call may have taken its key.
+
+    Said to have been applied after all, it would be undone with what the other one was to make.
+    """
+    store, tenant = held.ctx.store, held.ctx.tenant_id
+    holder = await store.key_owner(tenant, step.operation_key)
+    if holder is None or holder.step_id == step.id:
+        return answer
+    other = (await store.step(tenant, holder.step_id)).step
+    if other.status is StepStatus.failed and not other.attempts:
+        return answer
+    found = ((answer.resource_id, answer.url), *answer.also)
+    left = [(one, url) for one, url in found if one is not None and one not in other.receipts]
+    if other.status is not StepStatus.succeeded or not other.receipts or not left:
+        return replace(answer, verdict="undetermined", reason=KEY_PASSED_ON, resource_id=None, url=None, also=())
+    (resource_id, url), *others = left
+    return replace(answer, resource_id=resource_id, url=url, also=tuple(others))

@@ -92,12 +92,13 @@ async def _asked_again(held: Held, step: Step, tool: RunnableTool) -> bool:
     """The approval is over, the code means another call now, or what held does not hold: ask, show what differs."""
     why: str | None = None
     shown: dict[str, object] = {}
-    if held.needs_question(step):
-        why = "The approval of this call is over."
-    elif (differs := await held.difference(step, tool)) is not None:
+    differs = await held.difference(step, tool)
+    if differs is not None:
         why = differs.why
         shown.update(differs.shown)
-    elif step.action_id is not None:
+    if held.needs_question(step):
+        why = "The approval of this call is over."
+    elif why is None and step.action_id is not None:
         why = await _changed(held, step, tool, shown)
     if why is None:
         return False

@@ -387,6 +387,8 @@ class Worker:
             renewing.cancel()
         for run_id in held:
             self._renewed(run_id, held[run_id], ends.get(run_id))
+        # Who claims nothing hears of others here alone; to who does, something may have been told between two looks.
+        await self._poke_changed()
 
     async def _until_done(self, work: asyncio.Future[Mapping[str, float]], seconds: float) -> None:
         pause = asyncio.ensure_future(self.ctx.doors.clock.sleep(seconds))

@@ -164,7 +164,8 @@ async def run_call(
         if not call.done.done():
             return sorter.doubt("worker_stopped", over=False), call
         if not _ended_by_itself(call.done):
-            return sorter.doubt("worker_stopped"), None
+            # Its end is not that of all it awaited: a thread of the tool's own, say, which may act until the time-out.
+            return sorter.doubt("worker_stopped", over=False), None
         ended = True
     if not ended:
         call.cancel()

@@ -229,7 +229,8 @@ async def _take_up(ctx: Context, worker: Worker, driver: Driver) -> None:
                 failures += 1
                 await ctx.doors.clock.sleep(policy.backoff(failures, 0.5, base_s=0.2, max_s=5.0))
             else:
-                worker.drive(driver)
+                if run.id not in worker.drivers:
+                    worker.drive(driver)
                 return
 
 

@@ -40,7 +40,7 @@ class Rounds:
 
     async def look(self) -> None:
         """Make a round where one is due. Raises StoreError."""
-        now = self._ctx.store.now().mono
+        now = self._ctx.doors.clock.now().mono
         if now < self._due:
             return
         self._due = now + ROUND_SECONDS

@@ -41,10 +41,11 @@ async def settle_step(held: Held, step: Step) -> list[str]:
     tool = held.tools[step.tool_name]
     await held.resolve_account(step, tool)
     closed = step.status in STEP_ENDS or step.resolution is Resolution.given_up
-    if not closed:
+    draft = Draft(held.run, held.ctx.store.now(), rules=held.tools.rules)
+    if not closed and next_for_doubt(draft, step, live=False).action != "ask":
+        # Perhaps it is sent again. A person is asked even where the request cannot be read any more.
         await held.difference(step, tool)
     questions = await held.questions(step)
-    draft = Draft(held.run, held.ctx.store.now(), rules=held.tools.rules)
     doubt = next_for_doubt(draft, step, live=False, approved=_approved(held, step))
     if closed or (tool.effect.lookup is not None and doubt.action == "look"):
         return await _look(held, step, tool, questions)

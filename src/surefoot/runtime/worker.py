@@ -139,10 +139,9 @@ class Worker:
                 self.ctx.log(f"worker {self.id}: claiming failed ({self._named(problem)}); trying again")
 
     async def _claim_and_rest(self, failures: int) -> None:
-        seen = self.ctx.store.foreign_count()
         if failures:
-            await self._rest(seen, policy.backoff(failures, self.ctx.doors.entropy.fraction(), base_s=0.1, max_s=5.0))
-            seen = self.ctx.store.foreign_count()
+            await self._back_off(failures)
+        seen = self.ctx.store.foreign_count()
         claimed = await self._claim()
         await self._rounds.look()
         delay = 0.0 if claimed else await self._until_ready()
@@ -187,6 +186,14 @@ class Worker:
         waits += [mono - now.mono] if mono is not None else []
         waits += [wall - now.wall] if wall is not None else []
         return max(min(waits), 0.02)
+
+    async def _back_off(self, failures: int) -> None:
+        """Wait, also where others write meanwhile: what they tell of is looked at, and is no reason to claim sooner."""
+        now = self.ctx.doors.clock.now
+        fraction = self.ctx.doors.entropy.fraction()
+        until = now().mono + policy.backoff(failures, fraction, base_s=0.1, max_s=5.0)
+        while not self.stopping and (left := until - now().mono) > 0:
+            await self._rest(self.ctx.store.foreign_count(), left)
 
     async def _rest(self, seen: int, delay: float) -> None:
         if self.stopping:

@@ -367,7 +367,7 @@ class Surefoot(Decisions, Views):
     async def perform(
         self, call: ToolCall, *, key: str | None = None, timeout: float | None = None, by: str = "program"
     ) -> Receipt:
-        """One call with all guarantees and no agent around it; at most one effect for a `key`, for ever.
+        """One call with all guarantees and no agent around it; at most one effect for a `key` while its run is kept.
 
         The same key with the same arguments answers from the first call; `timeout` (seconds) bounds the wait.
         Raises KeyReused (other arguments), ApprovalPending, OutcomeUnknown, PerformFailed, InvalidInput, WaitTimeout

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 import pytest
 
 from surefoot import Agent, Operation, Receipt, effects, tool
-from surefoot.core.state import Run
+from surefoot.core.state import Run, Step
 from surefoot.errors import CommitUnknown, StoreUnavailable
+from surefoot.runtime.held import Held
 from surefoot.runtime.worker import Worker
 from surefoot.store.port import Claimed, Create
 from tests.cases.rig import Sim, ended, story
@@ -125,6 +126,36 @@ async def test_a_call_whose_making_is_unclear_begins_soon(sim: Sim, monkeypatch:
         await sim.until(lambda: not away[0])
         receipt = await sf.perform(send.call(), key="once", timeout=SOON_SECONDS)
     assert (receipt.resource_id, len(made)) == ("1", 1)
+
+
+@story
+async def test_a_run_that_cannot_be_set_aside_just_now_is_given_back(sim: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Driving it fails by a bug, and the store is away when it is to say so: the lease stood idle until its end."""
+
+    @tool(effect=effects.opaque)
+    async def send(op: Operation) -> Receipt:
+        """Send something; the reply is lost."""
+        raise effects.InDoubt("the connection broke")
+
+    async def broken(held: Held, step: Step) -> list[str]:
+        raise RuntimeError("a bug of ours")
+
+    monkeypatch.setattr("surefoot.runtime.drive.settle_step", broken)
+    monkeypatch.setattr("surefoot.runtime.worker.DRIVES_FAILED_MAX", 1)
+    agent = sim.agent([[("send", {})], "done"], send)
+    async with sim.surefoot(agent, lease_seconds=LEASE_SECONDS) as sf:
+        block, away = sf.store.block, [1]
+
+        async def set_aside(tenant_id: str, run_id: str, token: int | None, code: str) -> None:
+            if away[0]:
+                away[0] -= 1
+                raise StoreUnavailable("the store is away")
+            await block(tenant_id, run_id, token, code)
+
+        monkeypatch.setattr(sf.store, "block", set_aside)
+        run = await sf.start(agent, "Send it.")
+        await sim.pass_time(SOON_SECONDS)
+        assert not away[0] and (await sf.store.run(sf.tenant, run.id)).blocked_code == "drive_failed"
 
 
 def _failing_loads(monkeypatch: pytest.MonkeyPatch, fails: dict[str, int]) -> None:

@@ -337,17 +337,16 @@ class Worker:
         self.ctx.log(f"run {run_id}: driving it failed ({name}: {self.ctx.redactor.text(str(failure))[:200]})")
         if token is None:
             return
-        if isinstance(failure, Unreadable):
-            with contextlib.suppress(SurefootError):
-                await self.ctx.store.block(self.ctx.tenant_id, run_id, token, "unreadable")
-            return
+        code = "unreadable" if isinstance(failure, Unreadable) else None
         if count >= DRIVES_FAILED_MAX and not isinstance(failure, StoreError):
             # A bug that stays: the run says so, until a worker with other code starts.
-            self._failures.pop(run_id, None)
+            code = "drive_failed"
+        if code is not None:
             with contextlib.suppress(SurefootError):
-                await self.ctx.store.block(self.ctx.tenant_id, run_id, token, "drive_failed")
-                self.ctx.log(f"run {run_id}: not driven any more (drive_failed); see surefoot doctor")
-            return
+                await self.ctx.store.block(self.ctx.tenant_id, run_id, token, code)
+                self._failures.pop(run_id, None)
+                self.ctx.log(f"run {run_id}: not driven any more ({code}); see surefoot doctor")
+                return
         await self._give_back(run_id, token, lambda: driver.held.lease_until, count)
 
     async def _give_back(self, run_id: str, token: int, until: Callable[[], float], failures: int = 0) -> None:

@@ -93,6 +93,9 @@ async def test_a_person_is_asked_where_no_model_can_be_called(
     run, _ = await _run(store_url, *models)
     assert (run.status, run.error_code, [model.asked for model in models]) == (status, code, asked)
     assert [a.kind for a in run.pending_actions] == (["ask"] if status == "waiting_for_user" else [])
+    for question in run.pending_actions:
+        assert isinstance(question.preview, dict)
+        assert question.preview["warnings"] == [f"{type(failures[-1]).__name__}: {failures[-1]}"], "what to mend"
 
 
 @pytest.mark.parametrize("value", ["try_again", "stop"])

@@ -365,7 +365,7 @@ class Driver:
 
     async def _model_failed(self, step: Step, error: Exception) -> list[str]:
         outcome, mendable = self.held.loop.sort_model_error(step, error)
-        questions = await self.held.questions(step)
+        questions = await self.held.questions(step, error)
 
         def command(d: Draft) -> list[str]:
             if d.run.ended:

@@ -13,6 +13,7 @@ from surefoot.core.decide import Start, approval_over, fail_run, start_step
 from surefoot.core.draft import Draft
 from surefoot.core.ends import fail_step
 from surefoot.core.payloads import result_body
+from surefoot.core.redact import safe_error
 from surefoot.core.state import Action, EffectClass, Rules, Run, Step, StepStatus, StepType, wake_times
 from surefoot.core.text import clean_text
 from surefoot.errors import LeaseLost, NotAllowed
@@ -233,11 +234,16 @@ class Held:
         """Keep the requests of the newest answer of the model; older ones are read from the store."""
         self._known = dict(known)
 
-    async def questions(self, step: Step) -> Questions:
-        """The questions that a command on the step may ask. Reads and model calls are asked about without arguments."""
+    async def questions(self, step: Step, problem: Exception | None = None) -> Questions:
+        """The questions that a command on the step may ask, with the `problem` that they are about, redacted.
+
+        Reads and model calls are asked about without arguments.
+        """
         tool = self.tools.tools.get(step.tool_name or "")
         plain = step.type is StepType.model_call or self.rules(step).effect is EffectClass.read
-        return Questions(self.ctx.doors, step, b"{}" if plain else await self.view(step), tool, asked=self.asked(step))
+        view = b"{}" if plain else await self.view(step)
+        told = () if problem is None else (safe_error(problem, self.ctx.redactor),)
+        return Questions(self.ctx.doors, step, view, tool, told, asked=self.asked(step))
 
     def asked(self, step: Step) -> Action | None:
         """The question under whose approval the step runs or waits."""

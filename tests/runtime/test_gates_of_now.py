@@ -135,3 +135,70 @@ async def test_a_call_that_would_be_another_one_by_now_is_asked_about_once(store
         await sf.approve(second.id, by="ann")
         run = await sf.wait(run.id, timeout=SECONDS)
     assert (run.status, len(sent)) == ("completed", 1)
+
+
+async def test_a_call_of_which_everything_has_changed_is_asked_about_once(store_url: str) -> None:
+    """One question shows all that differs: asked about one after the other, each answer would forget the one before."""
+    sent: list[str] = []
+
+    @tool(effect=effects.opaque, approval=Approval(permission="billing"), credential="PAY_TOKEN")
+    async def pay(op: Operation) -> Receipt:
+        """Pay."""
+        sent.append(op.key)
+        return Receipt(resource_id="p-1")
+
+    agent = clerk(pay)
+    async with Surefoot(store_url, [agent], worker=True, log=lambda line: None) as sf:
+        run = await sf.wait((await sf.start(agent, "Pay.")).id, timeout=SECONDS)
+        (first,) = run.pending_actions
+    other = clerk(pay.using(credential="OTHER", target=_to_another_place, version="2"))
+    async with Surefoot(store_url, [other], worker=True, log=lambda line: None) as sf:
+        await sf.approve(first.id, by="ann")
+        run = await sf.wait(
+            run.id, until=lambda r: r.status == "completed" or any(a.id != first.id for a in r.pending_actions),
+            timeout=SECONDS,
+        )  # fmt: skip
+        (second,) = run.pending_actions
+        assert sent == [] and isinstance(second.preview, dict)
+        shown = [second.preview[name] for name in ("credential", "target", "tool_version")]
+        assert shown == ["OTHER", "another account", "2"]
+        (why,) = second.preview["warnings"]
+        assert all(word in why for word in ("version 1 to 2", "PAY_TOKEN", "another account")), why
+        await sf.approve(second.id, by="ann")
+        run = await sf.wait(run.id, timeout=SECONDS)
+        assert (run.status, len(sent)) == ("completed", 1), run.pending_actions
+
+
+async def test_a_question_asked_for_another_reason_shows_under_what_and_to_what_it_would_be_made(
+    store_url: str,
+) -> None:
+    """What was approved of the code of now holds also behind a later question, about what else has changed."""
+    sent: list[str] = []
+    heads = ["a"]
+
+    async def head(op: Operation) -> str:
+        return heads[-1]
+
+    @tool(effect=effects.opaque, approval="always", credential="PAY_TOKEN", precondition=head)
+    async def pay(op: Operation) -> Receipt:
+        """Pay."""
+        sent.append(op.key)
+        return Receipt(resource_id="p-1")
+
+    agent = clerk(pay)
+    async with Surefoot(store_url, [agent], worker=True, log=lambda line: None) as sf:
+        run = await sf.wait((await sf.start(agent, "Pay.")).id, timeout=SECONDS)
+    asked: list[str] = []
+    async with Surefoot(store_url, [clerk(pay.using(credential="OTHER"))], worker=True, log=lambda line: None) as sf:
+        while run.status != "completed":
+            (question,) = [action for action in run.pending_actions if action.id not in asked]
+            asked.append(question.id)
+            if len(asked) == 2:
+                heads.append("b")
+            await sf.approve(question.id, by="ann")
+            run = await sf.wait(
+                run.id,
+                until=lambda r: r.status == "completed" or any(a.id not in asked for a in r.pending_actions),
+                timeout=SECONDS,
+            )
+    assert (len(asked), len(sent)) == (3, 1), "asked again about what had been approved"

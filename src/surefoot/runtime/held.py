@@ -21,7 +21,7 @@ from surefoot.runtime.context import Context
 from surefoot.runtime.execute import Call
 from surefoot.runtime.handle import Handle
 from surefoot.runtime.loop import Known, Loop
-from surefoot.runtime.questions import Difference, Questions, difference
+from surefoot.runtime.questions import Questions, difference
 from surefoot.runtime.registry import RunnableTool
 from surefoot.runtime.throttles import Gate, Throttles, leave
 from surefoot.store.requests import request
@@ -60,7 +60,7 @@ class Held:
         """Steps that have passed their throttles, until `leave`."""
         self._shown: dict[str, Mapping[str, object]] = {}
         """What stood in the questions under whose approval steps run, by the question."""
-        self._differences: dict[tuple[str, str | None], Difference | None] = {}
+        self._differences: dict[tuple[str, str | None], str | None] = {}
         """What `difference` came to, by step and approval."""
         self._known: dict[str, Known] = {}
         """Requests by their blob's name, as far as they passed through this process."""
@@ -190,7 +190,7 @@ class Held:
         asks_nobody = tool.approval is None or step.input_ref in self._known
         return step.action_id is None and asks_nobody and tool.version == step.tool_version
 
-    async def difference(self, step: Step, tool: RunnableTool) -> Difference | None:
+    async def difference(self, step: Step, tool: RunnableTool) -> str | None:
         """Why a person has to be asked before the call is sent, though nobody was or somebody has approved it."""
         known = (step.id, step.action_id)
         if known not in self._differences:

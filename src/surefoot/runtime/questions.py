@@ -82,38 +82,41 @@ class Questions(Mapping[ActionKind, Ask]):
         )
 
 
-class Difference(msgspec.Struct, frozen=True):
-    """What has to be asked about before a call is sent, by the code of now: `why` in words, `shown` as data."""
-
-    why: str
-    shown: Mapping[str, object] = {}
-
-
 def difference(
     step: Step, tool: RunnableTool, arguments: Mapping[str, object], approved: Mapping[str, object] | None
-) -> Difference | None:
-    """What the more careful of two says: the code that proposed the call or asked about it, and that of now.
+) -> str | None:
+    """Why a person has to be asked before a call is sent, in words: what the more careful of two says, the code that
+    proposed the call or asked about it, and that of now. Everything that differs, for it is asked about once.
 
     `approved` is what the person was shown; None where nobody was asked. A run that works on a call is not asked about
     in the middle of its work.
     """
     if approved is None:
         begins = step.rules.waits_for is None or (step.rules.waits_for is WaitsFor.run and step.error_code is None)
-        return Difference("This tool asks for approval now.") if begins and tool.needs_approval(arguments) else None
+        return "This tool asks for approval now." if begins and tool.needs_approval(arguments) else None
+    why: list[str] = []
     version = approved.get("tool_version", step.tool_version)
     if version != tool.version:
-        return Difference(f"The tool has changed since this call was approved (version {version} to {tool.version}).")
+        why.append(f"The tool has changed since this call was approved (version {version} to {tool.version}).")
     credential = approved.get("credential", step.credential)
     if credential != tool.credential:
-        text = (
-            f"The call was approved under the credential {credential}, and would be made under {tool.credential} now."
-        )
-        return Difference(text, {"credential": tool.credential})
+        text = f"The call was approved under the credential {credential}, and would be made under"
+        why.append(f"{text} {tool.credential} now.")
     target, now = approved.get("target", step.target), tool.target_text(arguments) or None
     if target != now:
         text = f"The call was approved to act on {target or 'nothing that it named'}, and would act on"
-        return Difference(f"{text} {now or 'nothing that it names'} now.", {"target": now})
-    return None
+        why.append(f"{text} {now or 'nothing that it names'} now.")
+    return " ".join(why) or None
+
+
+def meant_now(step: Step, tool: RunnableTool, arguments: Mapping[str, object]) -> dict[str, object]:
+    """Under which credential and to what the call would be made by the code of now, where its row says otherwise.
+
+    Every question before a send shows it: an approval holds for what its own question showed.
+    """
+    target = tool.target_text(arguments) or None
+    shown: dict[str, object] = {} if tool.credential == step.credential else {"credential": tool.credential}
+    return shown if target == step.target else {**shown, "target": target}
 
 
 def signal_shown(name: str) -> dict[str, object]:

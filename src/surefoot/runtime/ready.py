@@ -16,7 +16,7 @@ from surefoot.runtime.children import go_on_with_run
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import Call, wait_call
 from surefoot.runtime.held import Held, refuse_step
-from surefoot.runtime.questions import Questions
+from surefoot.runtime.questions import Questions, meant_now
 from surefoot.runtime.registry import RunnableTool
 from surefoot.runtime.waiting import go_on_waiting
 
@@ -90,18 +90,15 @@ async def _start(held: Held, step: Step) -> list[str]:
 
 async def _asked_again(held: Held, step: Step, tool: RunnableTool) -> bool:
     """The approval is over, the code means another call now, or what held does not hold: ask, show what differs."""
-    why: str | None = None
     shown: dict[str, object] = {}
-    differs = await held.difference(step, tool)
-    if differs is not None:
-        why = differs.why
-        shown.update(differs.shown)
+    why = await held.difference(step, tool)
     if held.needs_question(step):
-        why = "The approval of this call is over."
+        why = " ".join(filter(None, ("The approval of this call is over.", why)))
     elif why is None and step.action_id is not None:
         why = await _changed(held, step, tool, shown)
     if why is None:
         return False
+    shown.update(meant_now(step, tool, await held.arguments(step)))
     if tool.precondition is not None and "precondition" not in shown:
         shown["precondition"] = await _precondition(held, step, tool)
     view = await held.view(step)

@@ -15,6 +15,7 @@
     ├── PerformFailed           perform_failed         perform(): the call failed with proof that nothing happened
     ├── StoreError              store_error
     │   ├── StoreUnavailable    store_unavailable      cannot be opened, reached or written just now
+    │   │   └── StoreClosed     store_closed           this object was closed: nothing can be written by it any more
     │   ├── StoreUnsupported    store_unsupported      newer schema, network file system, foreign file
     │   ├── CommitUnknown       commit_unknown         whether it committed is not known: nothing may be sent
     │   └── Unreadable          unreadable             a stored value cannot be read; nothing is executed on it
@@ -120,6 +121,12 @@ class StoreUnavailable(StoreError):
     """The store cannot be opened, reached or written just now; the transaction was certainly not committed."""
 
     code = "store_unavailable"
+
+
+class StoreClosed(StoreUnavailable):
+    """The store was closed by this process: trying again is of no use."""
+
+    code = "store_closed"
 
 
 class StoreUnsupported(StoreError):

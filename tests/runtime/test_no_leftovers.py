@@ -6,8 +6,12 @@ import asyncio
 import gc
 import threading
 
+import pytest
+
 from surefoot import Agent, Operation, Receipt, Surefoot, effects, tool
+from surefoot.errors import StoreUnavailable
 from surefoot.runtime.execute import Call
+from surefoot.store.port import Append
 from surefoot.testing import FakeModel
 from tests.support import eventually
 
@@ -41,6 +45,39 @@ async def test_closing_leaves_no_task_behind(store_url: str) -> None:
         gc.collect()
         await eventually(lambda: asyncio.all_tasks() <= ours, "the end of every task", seconds_max=2.0)
     assert not complaints
+
+
+async def test_an_end_that_could_not_be_written_is_left_where_the_store_is_closed(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing can be written to it any more: whoever takes the run up finds a call that may have been sent."""
+    ours = asyncio.all_tasks()
+    began, may_end = asyncio.Event(), asyncio.Event()
+    logged: list[str] = []
+
+    @tool(effect=effects.opaque)
+    async def post(op: Operation) -> Receipt:
+        """Post something, for a while."""
+        began.set()
+        await may_end.wait()
+        return Receipt(resource_id="1")
+
+    agent = Agent("poster", FakeModel([[("post", {})], "posted"]), "", [post])
+    sf = await Surefoot(store_url, [agent], worker=True, log=logged.append).__aenter__()
+    run = await sf.start("poster", "Post it.")
+    await asyncio.wait_for(began.wait(), 20)
+
+    async def full(append: Append) -> None:
+        raise StoreUnavailable("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sf.store, "append", full)
+        may_end.set()
+        await eventually(lambda: any("is not recorded yet" in line for line in logged), "a try to record the end")
+        await sf.close(grace_seconds=0.1)
+    await eventually(lambda: asyncio.all_tasks() <= ours, "the end of every task", seconds_max=15.0)
+    async with Surefoot(store_url, [agent], log=lambda line: None) as later:
+        assert (await later.snapshot(run.id)).steps[-1].status == "running"
 
 
 async def test_a_call_whose_end_nobody_waits_for_any_more_complains_to_nobody() -> None:

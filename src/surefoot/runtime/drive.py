@@ -13,7 +13,7 @@ from surefoot.core.attempts import Outcome, ask_about_model, is_current, record_
 from surefoot.core.draft import Draft
 from surefoot.core.people import expire_due
 from surefoot.core.state import STEP_ENDS, Step, StepStatus, StepType, wake_times
-from surefoot.errors import KeyHeld, LeaseLost, StoreError, Unreadable
+from surefoot.errors import KeyHeld, LeaseLost, StoreClosed, StoreError, Unreadable
 from surefoot.runtime.context import Context
 from surefoot.runtime.doubt import settle_step
 from surefoot.runtime.execute import Call, Sorter, run_call, wait_call
@@ -425,7 +425,7 @@ class Driver:
     async def _record(self, command: Callable[[Draft], list[str]], step_id: str) -> list[str]:
         """Record an end, without bound while the lease token is ours; with the lease lost it becomes evidence.
 
-        Returns the steps begun with it.
+        Returns the steps begun with it. Raises StoreClosed: nobody here can write it down any more.
         """
         tries, ours = 0, True
         while True:
@@ -436,7 +436,7 @@ class Driver:
                 return []
             except LeaseLost:
                 self.held.lost, ours = True, False
-            except Unreadable:
+            except (Unreadable, StoreClosed):
                 raise
             except StoreError as problem:
                 tries += 1

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from surefoot.doors import Clock
-from surefoot.errors import StoreError, StoreUnavailable, StoreUnsupported
+from surefoot.errors import StoreClosed, StoreError, StoreUnsupported
 from surefoot.store.postgres import failures
 from surefoot.store.postgres.address import Address, in_turn
 from surefoot.store.postgres.bridge import Bridge
@@ -141,7 +141,7 @@ class Links:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise StoreUnavailable(f"{self.name} is closed. Open the store again")
+            raise StoreClosed(f"{self.name} is closed. Open the store again")
 
     async def close(self) -> None:
         """End all of them in order."""

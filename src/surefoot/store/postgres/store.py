@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from surefoot.core.state import Instant, Run
 from surefoot.doors import Clock, Hook, no_hook
-from surefoot.errors import NotFound, StoreError, StoreUnavailable
+from surefoot.errors import NotFound, StoreClosed, StoreError, StoreUnavailable
 from surefoot.store.looked import Looked
 from surefoot.store.migrate import Migration, migrations
 from surefoot.store.port import Append, Claimed, Create
@@ -313,7 +313,7 @@ class PostgresStore(PostgresAccess):
 
     async def _submit(self, job: Job[T]) -> T:
         if self._closed:
-            raise StoreUnavailable(f"{self.path} is closed. Open the store again")
+            raise StoreClosed(f"{self.path} is closed. Open the store again")
         return await self._writer.submit(job)
 
     async def _call(self, function: Callable[[Server, Link], Awaitable[T]], *, tells: bool = True) -> T:

@@ -19,7 +19,7 @@ from urllib.parse import quote
 import msgspec
 
 from surefoot.doors import Hook
-from surefoot.errors import InvalidInput, StoreUnavailable, StoreUnsupported, Unreadable
+from surefoot.errors import InvalidInput, StoreClosed, StoreUnavailable, StoreUnsupported, Unreadable
 from surefoot.store.migrate import Applied, Migration, pending
 from surefoot.store.sqlfile import queries
 from surefoot.store.sqlite.place import Place
@@ -253,7 +253,7 @@ class SqliteFile:
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
-            raise StoreUnavailable(f"{self.path} is closed. Open the store again")
+            raise StoreClosed(f"{self.path} is closed. Open the store again")
         return self._connection
 
     # Transactions

@@ -10,7 +10,7 @@ from typing import TypeVar
 from surefoot.core.codec import encode_value
 from surefoot.core.state import Instant, Run
 from surefoot.doors import Clock, Hook, no_hook
-from surefoot.errors import StoreError, StoreUnavailable
+from surefoot.errors import StoreClosed, StoreError
 from surefoot.store.looked import Looked
 from surefoot.store.migrate import Migration, migrations
 from surefoot.store.port import Append, Claimed, Create
@@ -303,7 +303,7 @@ class SqliteStore(SqliteAccess):
 
     async def _submit(self, job: Job[T]) -> T:
         if self._closed:
-            raise StoreUnavailable(f"{self.path} is closed. Open the store again")
+            raise StoreClosed(f"{self.path} is closed. Open the store again")
         return await self._writer.submit(job)
 
     async def _call(self, function: Callable[[Transaction], T]) -> T:

@@ -49,6 +49,19 @@ def test_the_hour_that_comes_twice_is_due_once() -> None:
     assert found == ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"]
 
 
+@pytest.mark.parametrize("minutes", range(0, 61, 10))
+def test_in_the_second_of_two_hours_what_was_due_in_the_first_is_over(minutes: int) -> None:
+    """A worker that began then looked without a pause until the hour was over, and made a run of a time before it."""
+    schedule, start = every("30 2 * * *", BERLIN), wall("2026-10-25T01:00:01Z") + minutes * 60.0
+    assert due_text(next_due(schedule, start)) == "2026-10-26T01:30:00Z"
+    assert due_between(schedule, start, start + 60.0) == []
+
+
+def test_times_that_do_not_exist_are_due_together_once() -> None:
+    found = due(every("0,20,40 2 * * *", BERLIN), "2026-03-29T00:00Z", "2026-03-30T00:10Z")
+    assert found == ["2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"]
+
+
 @pytest.mark.parametrize("cron", ["30 2 * * *", "0 1-4 * * *", "*/30 * * * *", "15 */2 * * *", "0 0 1 * *"])
 @pytest.mark.parametrize("timezone", ["UTC", BERLIN, "America/Sao_Paulo", "Australia/Lord_Howe"])
 @pytest.mark.parametrize("day", ["2026-03-27", "2026-10-23", "2026-04-03", "2026-10-02"])

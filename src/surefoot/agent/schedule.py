@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, tzinfo
-from itertools import takewhile
+from itertools import groupby, takewhile
 from typing import Literal
 
 import msgspec
@@ -96,4 +96,5 @@ def _after(schedule: Schedule, start: float) -> Iterator[float]:
         raise ValueError(f"it has {len(schedule.cron.split())} fields, not {FIELDS}")
     zone: tzinfo = UTC if schedule.timezone == "UTC" else ZoneInfo(schedule.timezone)
     times = CronSim(schedule.cron, datetime.fromtimestamp(math.floor(start), UTC).astimezone(zone))
-    return (at.timestamp() for at in times)
+    # In an hour that comes twice cronsim begins with the first one, which is over the second time.
+    return (at for at, _ in groupby(moment.timestamp() for moment in times) if at > start)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from surefoot.agent.as_tool import child_tool
+from surefoot.agent.declaring import plain_text, words
 from surefoot.agent.model import Model, ToolSpec
 from surefoot.agent.output import FINAL_RESULT, Output
 from surefoot.agent.tools import Tool
@@ -56,12 +57,12 @@ class Agent:
         model_timeout: float = policy.MODEL_TIMEOUT_SECONDS,
         settings: Mapping[str, object] | None = None,
     ) -> None:
-        if not _NAME.fullmatch(name):
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ValueError(
                 f"{name!r} is not an agent's name: letters, digits, '_', '.' and '-', at most 64, no digit first"
             )
         where = f"agent {name!r}"
-        _check_whole(where, "turns", turns, 1)
+        _check_whole(where, "turns", turns, 1, or_none=False)
         _check_whole(where, "tokens", tokens, 1)
         _check_whole(where, "history_tokens", history_tokens, HISTORY_TOKENS_MIN)
         _check_positive(where, "seconds", seconds)
@@ -71,16 +72,21 @@ class Agent:
         for one in tools:
             if not isinstance(one, Tool | Agent):
                 raise TypeError(f"{where}: {one!r} is no tool; write @tool(effect=…) above the function")
-        self.name = name
+        self.name = plain_text(where, "name", name, 'a text such as "reviewer"')
         self.model = model
-        self.instructions = instructions
+        self.instructions = words(where, "instructions", instructions)
         given = [one.as_tool() if isinstance(one, Agent) else one for one in tools]
         self.tools: dict[str, Tool] = {tool.name: tool for tool in given}
         if len(self.tools) != len(tools):
             raise ValueError(f"agent {name!r} has two tools of one name; give one of them another with using(name=…)")
-        self.version = version
-        cost = None if dollars is None else round(dollars * 1_000_000)
-        self.limits = Limits(turns_max=turns, seconds_max=seconds, tokens_max=tokens, cost_microdollars_max=cost)
+        self.version = plain_text(where, "version", version, 'a text such as "1"')
+        # Plain numbers: what is written down of another kind (a bool, a float of numpy) could not be read again.
+        self.limits = Limits(
+            turns_max=int(turns),
+            seconds_max=None if seconds is None else float(seconds),
+            tokens_max=None if tokens is None else int(tokens),
+            cost_microdollars_max=None if dollars is None else round(dollars * 1_000_000),
+        )
         self.output = None if output is None else Output(output)
         self.history_tokens = history_tokens
         self.model_timeout = float(model_timeout)
@@ -138,9 +144,11 @@ def _models(given: str | Model | Sequence[str | Model]) -> tuple[str | Model, ..
     return tuple(given)
 
 
-def _check_whole(where: str, name: str, value: object, least: int) -> None:
+def _check_whole(where: str, name: str, value: object, least: int, *, or_none: bool = True) -> None:
     """Raises ValueError, also for what compares like a number and is none that could bound anything."""
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+    if value is None and or_none:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ValueError(f"{where}: {name} is a whole number, at least {least}, not {value!r}")
 
 

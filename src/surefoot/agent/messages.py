@@ -277,7 +277,7 @@ def _read_call(part: object, model: str) -> CallPart:
 
 def _told(value: object) -> str:
     if isinstance(value, str):
-        return value
+        return str.__str__(value)
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return "" if value is None else str(value)

@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypedDict, Unpack
 
 import msgspec
 
-from surefoot.agent.declaring import Display, aimed_at, asked, check_display, check_in_place, prepared, refused_by
+from surefoot.agent.declaring import (
+    Display,
+    aimed_at,
+    asked,
+    check_display,
+    check_in_place,
+    plain_text,
+    plain_texts,
+    prepared,
+    refused_by,
+)
 from surefoot.agent.schema import Parameters, accepted, check_names, read_parameters
 from surefoot.core.canonical import ENCODER
 from surefoot.core.policy import is_seconds
@@ -78,9 +88,10 @@ class Approval(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         """Refuse an expiry that no person could meet."""
         if not is_seconds(self.expires):
-            raise ValueError(
-                "Approval(expires=…) is in seconds and positive, at most a hundred years; leave it out for 7 days"
-            )
+            raise ValueError("Approval(expires=…) is in seconds and positive, 100 years at most; default 7 days")
+        if self.permission is not None:
+            permission = plain_text("Approval(permission=…)", "it", self.permission, 'a name such as "billing"')
+            msgspec.structs.force_setattr(self, "permission", permission)
 
 
 ApprovalChoice = Literal["never", "always"] | Approval
@@ -159,6 +170,8 @@ class Tool(msgspec.Struct, Generic[P, R], frozen=True, eq=False, kw_only=True):
     def __post_init__(self) -> None:
         """Check what only goes wrong at the worst moment otherwise."""
         _check_tool(self)
+        for name, text in plain_texts(f"tool {self.name!r}", self).items():
+            msgspec.structs.force_setattr(self, name, text)
         msgspec.structs.force_setattr(self, "is_async", is_async(self.function))
 
     def __repr__(self) -> str:
@@ -405,14 +418,12 @@ def _approval(choice: ApprovalChoice | None) -> Approval | None:
 
 def _check_tool(tool: Tool[..., object]) -> None:
     where = f"tool {tool.name!r}"
-    if _NAME.fullmatch(tool.name) is None:
+    if not isinstance(tool.name, str) or _NAME.fullmatch(tool.name) is None:
         raise ValueError(f"{where}: a name has letters, digits, _ and -, at most 64, and does not begin with a digit")
-    if not isinstance(tool.timeout, int | float) or not 0 < tool.timeout < TIMEOUT_SECONDS_MAX:
+    if not is_seconds(tool.timeout) or not 0 < tool.timeout < TIMEOUT_SECONDS_MAX:
         raise ValueError(f"{where}: timeout is in seconds and positive, and less than {TIMEOUT_SECONDS_MAX:g}")
-    if not isinstance(tool.attempts, int) or tool.attempts < 1:
+    if not isinstance(tool.attempts, int) or isinstance(tool.attempts, bool) or tool.attempts < 1:
         raise ValueError(f"{where}: attempts is at least 1, and a whole number")
-    if not isinstance(tool.version, str) or not tool.version:
-        raise TypeError(f'{where}: version is a text such as "1"')
     if inspect.isgeneratorfunction(tool.function) or inspect.isasyncgenfunction(tool.function):
         raise TypeError(f"{where}: a generator cannot be a tool; return one value")
     _check_identity(where, tool)
@@ -426,8 +437,8 @@ def _check_tool(tool: Tool[..., object]) -> None:
     check_names(where, "Approval(when=…)", when, names)
     in_place = {"Approval(when=…)": when, "key": tool.key, "compensate": tool.compensate}
     check_in_place(where, {**in_place, "limits": tool.limits, "prepare": tool.prepare, "target": tool.target})
-    if tool.credential is not None and (not isinstance(tool.credential, str) or not tool.credential.strip()):
-        raise TypeError(f'{where}: credential is the name of a secret, such as "PAY_TOKEN"')
+    if not isinstance(tool.starts_programs, bool):
+        raise TypeError(f"{where}: starts_programs is True or False, not {tool.starts_programs!r}")
 
 
 def _check_identity(where: str, tool: Tool[..., object]) -> None:

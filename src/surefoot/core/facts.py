@@ -54,6 +54,11 @@ def check_name(value: object, name: str) -> str:
     return clean_text(value)
 
 
+def is_one_line(text: str) -> bool:
+    """Whether it holds no control character, and nothing that no store can keep."""
+    return _CONTROL.search(text) is None
+
+
 def check_reason(text: str | None) -> None:
     """Raises InvalidInput for a reason that is no text, or that nobody would read."""
     if text is not None and not isinstance(text, str):

@@ -10,9 +10,12 @@ FAULTY = re.compile("[\x00\ud800-\udfff]")
 
 
 def clean_text(text: str) -> str:
-    """`text` with U+FFFD in the place of each NUL and lone surrogate; a split surrogate pair becomes its character."""
+    """`text` with U+FFFD in the place of each NUL and lone surrogate; a split surrogate pair becomes its character.
+
+    A text of a program's own kind (a subclass, a member of a StrEnum) becomes a plain one: no event can hold another.
+    """
     if FAULTY.search(text) is None:
-        return text
+        return text if type(text) is str else str.__str__(text)
     joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return joined.replace("\x00", "\ufffd")
 

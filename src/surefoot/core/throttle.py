@@ -12,10 +12,14 @@ import sys
 
 import msgspec
 
+from surefoot.core.facts import NAME_CHARACTERS_MAX, is_one_line
 from surefoot.errors import InvalidInput
 
 AHEAD_SECONDS = 5.0
 """Tokens are taken no further ahead than this: what is taken and not used is lost."""
+SPACING_SECONDS_MIN = 1e-6
+COUNT_MAX = 1_000_000_000
+"""What is beyond bounds nothing."""
 TENANT = "*"
 """The name of a tenant's own throttle, which every tool call of it passes."""
 _PART = re.compile(r"(rate|per|burst|at_once)=([0-9.]+)")
@@ -46,8 +50,14 @@ class Throttle(msgspec.Struct, frozen=True, kw_only=True):
         whole = all(isinstance(count, int) and not isinstance(count, bool) and count >= 1 for count in counts)
         if not whole or not all(_is_positive(number) for number in numbers):
             raise ValueError("Throttle: rate and per are positive, burst and at_once at least 1")
-        if self.name is not None and (not self.name or self.name == TENANT):
-            raise ValueError(f"Throttle(name=…): a text that is not empty, and not {TENANT!r}")
+        if max(counts) > COUNT_MAX or (self.rate is not None and self.per / self.rate < SPACING_SECONDS_MIN):
+            raise ValueError("Throttle: more than a million a second, or burst or at_once above a thousand million")
+        if self.name is not None:
+            if not isinstance(self.name, str) or not self.name.strip() or self.name == TENANT:
+                raise ValueError(f"Throttle(name=…): a text that is not blank, and not {TENANT!r}")
+            if len(self.name) > NAME_CHARACTERS_MAX or not is_one_line(self.name):
+                raise ValueError(f"Throttle(name=…): at most {NAME_CHARACTERS_MAX} characters, on one line")
+            msgspec.structs.force_setattr(self, "name", str.__str__(self.name))
 
     @property
     def spacing_s(self) -> float | None:

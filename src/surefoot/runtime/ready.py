@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import msgspec
 
 from surefoot.core import policy
@@ -10,6 +12,7 @@ from surefoot.core.draft import Draft
 from surefoot.core.ends import fail_step
 from surefoot.core.payloads import result_body
 from surefoot.core.state import ActionKind, Resolution, Step, StepStatus, WaitsFor
+from surefoot.core.values import to_json_value
 from surefoot.effects import Operation
 from surefoot.errors import NotAllowed, NotFound, SurefootError
 from surefoot.runtime.children import go_on_with_run
@@ -136,12 +139,22 @@ async def read_precondition(ctx: Context, op: Operation, tool: RunnableTool, arg
         if not await wait_call(ctx.doors, call, PRECONDITION_TIMEOUT_SECONDS):
             raise SurefootError("the precondition did not answer in time", code="precondition_timeout")
         # Shown at approval and kept beside it; the same redaction stands on both sides of the comparison.
-        return ctx.redactor.value(msgspec.to_builtins(call.done.result(), str_keys=True))
+        read = msgspec.to_builtins(call.done.result(), str_keys=True, enc_hook=_of_a_kind_of_its_own)
+        plain, _ = to_json_value(read, bytes_max=sys.maxsize)
+        return ctx.redactor.value(plain)
     except Exception as problem:
         return {"unreadable": type(problem).__name__, "reading": ctx.doors.entropy.token(8).hex()}
     finally:
         if call is not None:
             call.cancel()
+
+
+def _of_a_kind_of_its_own(value: object) -> object:
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int | float):
+        return value + 0
+    raise NotImplementedError(type(value).__name__)
 
 
 async def _ask_owner(held: Held, step: Step) -> list[str]:

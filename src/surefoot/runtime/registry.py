@@ -145,13 +145,14 @@ def rules_of(tool: RunnableTool) -> Rules:
     effect = tool.effect
     rules = Rules(
         effect=EffectClass(effect.name),
-        settle_s=effect.settle,
-        key_lifetime_s=effect.key_lifetime,
+        # Plain numbers: a float of another library's could not be written down.
+        settle_s=float(effect.settle),
+        key_lifetime_s=None if effect.key_lifetime is None else float(effect.key_lifetime),
         has_lookup=effect.lookup is not None,
-        attempts_max=tool.attempts,
-        timeout_s=tool.timeout,
-        ask_after_s=max(effect.settle * ASK_AFTER_SETTLES, ASK_AFTER_SECONDS_MIN),
-        approval_expires_s=tool.approval.expires if tool.approval is not None else 604_800.0,
+        attempts_max=int(tool.attempts),
+        timeout_s=float(tool.timeout),
+        ask_after_s=max(float(effect.settle) * ASK_AFTER_SETTLES, ASK_AFTER_SECONDS_MIN),
+        approval_expires_s=float(tool.approval.expires) if tool.approval is not None else 604_800.0,
         starts_programs=tool.starts_programs,
         waits_for=tool.waits_for,
     )

@@ -182,6 +182,27 @@ class Access:
         await story.append(ev.StepSucceeded(story.step_id(1), None, "c1"))
         assert await store.unknown_at(TENANT, "acme/app#1", 10) == both[1:]
 
+    async def test_calls_that_nobody_looks_up_are_found_by_their_tools(self, bench: Bench) -> None:
+        store = await bench.open()
+        story, other = await Story.begin(store, 1, owner="w"), await Story.begin(store, 2, owner="w")
+        for one in (story, other):
+            await one.begin_step()
+            await one.append(ev.StepOutcomeUnknown(one.step_id(1), 1, "timeout"))
+        tool = story.run.steps[story.step_id(1)].tool_name
+        assert tool is not None
+        assert await store.unlooked_calls(TENANT, ["another", tool], "", 10) == [], "a look at them is due"
+        for one in (story, other):
+            await one.append(ev.LookupAnswered(one.step_id(1), "undetermined", reason="no_lookup"))
+        both = [story.step_id(1), other.step_id(1)]
+        assert await store.unlooked_calls(TENANT, ["another", tool], "", 10) == both
+        assert await store.unlooked_calls(TENANT, [tool], "", 1) == both[:1]
+        assert await store.unlooked_calls(TENANT, [tool], both[0], 10) == both[1:]
+        assert await store.unlooked_calls(TENANT, ["another"], "", 10) == []
+        assert await store.unlooked_calls("another", [tool], "", 10) == []
+        await story.append(ev.StepGivenUp(story.step_id(1)))
+        await other.append(ev.LookupAnswered(other.step_id(1), "undetermined", next_look_s=5.0))
+        assert await store.unlooked_calls(TENANT, [tool], "", 10) == []
+
     async def test_evidence_is_counted_from_a_place_on(self, bench: Bench) -> None:
         store = await bench.open()
         story = await Story.begin(store)

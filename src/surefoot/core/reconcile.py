@@ -181,6 +181,18 @@ def wait_for_doubt(d: Draft, step_id: str, delay_s: float) -> None:
     d.emit(ev.LookupAnswered(step_id, "undetermined", reason="attempt_not_over", next_look_s=delay_s))
 
 
+def look_by_a_new_lookup(d: Draft, step_id: str) -> None:
+    """A person was asked since there was no lookup, and the code of now has one: it looks too, behind the question.
+
+    Nothing is written where that is not so, or somebody looks already. Nothing is sent for it, by its key, either.
+    """
+    step = d.run.steps.get(step_id)
+    if step is None or step.status is not StepStatus.outcome_unknown or step.look_at is not None:
+        return
+    if step.resolution is not Resolution.given_up and next_for_doubt(d, step, live=False).action == "look":
+        d.emit(ev.LookupAnswered(step_id, "undetermined", reason="lookup_added", next_look_s=0.0))
+
+
 def believe_person(d: Draft, step_id: str, start: Start | None, questions: Questions) -> bool:
     """A person said that it did not happen, settle is over, and the look that was owed found nothing.
 

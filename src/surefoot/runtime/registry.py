@@ -229,6 +229,11 @@ class Registry(Tools):
         """Whether runs of agents work on calls of some of them."""
         return any(tool.waits_for is WaitsFor.run for tool in self._every())
 
+    @property
+    def looking(self) -> frozenset[str]:
+        """The names of the tools that have a lookup."""
+        return frozenset(tool.name for tool in self._every() if tool.effect.lookup is not None)
+
     def _every(self) -> Iterator[RunnableTool]:
         return (tool for tools in (self, *self._agents.values()) for tool in tools.tools.values())
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable
+from functools import partial
 
+from surefoot.core.ids import run_of_step
+from surefoot.core.reconcile import look_by_a_new_lookup
 from surefoot.core.state import Run
 from surefoot.errors import NotFound, SurefootError, Unreadable
 from surefoot.runtime.children import POLL_SECONDS_MAX, tell_call
 from surefoot.runtime.context import Context
+from surefoot.runtime.deciding import handle_of
 
 UNKNOWN_TOOL = "unknown_tool"
 ROUND_SECONDS = 15.0
@@ -17,6 +21,8 @@ SET_ASIDE_MAX = 100
 """Of the runs that others have set aside, at one round; the next one goes on behind."""
 UNTOLD_MAX = 100
 """Of the calls that nobody has told of the end of their run, at one round."""
+UNLOOKED_MAX = 100
+"""Of the calls that nobody looks up though their tool has a lookup by now, at one round."""
 
 
 class Rounds:
@@ -37,6 +43,8 @@ class Rounds:
         self._wake = wake
         self._due = 0.0
         self._behind = ""
+        self._unlooked: str | None = ""
+        """Behind which call the round goes on that looks for those without a look; None where all were seen."""
 
     async def look(self) -> None:
         """Make a round where one is due. Raises StoreError."""
@@ -46,6 +54,8 @@ class Rounds:
         self._due = now + ROUND_SECONDS
         if self._ctx.registry.calls_agents:
             await self._tell()
+        if self._unlooked is not None:
+            await self._look_up(self._unlooked)
         if self._wants(None):
             await self._take_set_aside()
 
@@ -56,6 +66,24 @@ class Rounds:
         for step_id in await self._ctx.store.untold_calls(self._ctx.tenant_id, POLL_SECONDS_MAX, UNTOLD_MAX):
             with contextlib.suppress(SurefootError):
                 self._wake(await tell_call(self._ctx, step_id))
+
+    async def _look_up(self, after: str) -> None:
+        """Calls about which a person was asked since their tool had no lookup, and it has one by now.
+
+        Once in the life of a worker, for its code stays what it is: beside one with other code, which asks a person
+        again, it would be the same call again and again.
+        """
+        ctx = self._ctx
+        found: list[str] = []
+        if ctx.registry.looking:
+            found = await ctx.store.unlooked_calls(ctx.tenant_id, ctx.registry.looking, after, UNLOOKED_MAX)
+        for step_id in found:
+            with contextlib.suppress(SurefootError):
+                run_id = run_of_step(step_id)
+                handle = await handle_of(ctx, run_id)
+                await handle.decide(partial(look_by_a_new_lookup, step_id=step_id))
+                self._wake(run_id)
+        self._unlooked = found[-1] if len(found) == UNLOOKED_MAX else None
 
     async def _take_set_aside(self) -> None:
         """Take runs which a worker with other code has set aside for want of a tool, where this one has it.

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal, Protocol
 
 import msgspec
@@ -164,6 +164,13 @@ class AccessStore(Protocol):
 
     async def unknown_at(self, tenant_id: str, target: str, limit: int) -> list[str]:
         """Steps whose outcome is unknown and whose target has this name, in whatever case, by id."""
+        ...
+
+    async def unlooked_calls(self, tenant_id: str, tools: Collection[str], after: str, limit: int) -> list[str]:
+        """Calls of these tools whose outcome is unknown and that nobody looks up, less those that were given up.
+
+        By step id, from behind the id `after` on ("" for the first).
+        """
         ...
 
     async def untold_calls(self, tenant_id: str, ahead_s: float, limit: int) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -152,6 +152,11 @@ class PostgresAccess(PostgresReads):
         """Steps whose outcome is unknown and whose target has this name, in whatever case, by id."""
         params = {"tenant_id": tenant_id, "target": target, "limit": limit}
         return [str(row["id"]) for row in await self._all("steps_unknown_at", params)]
+
+    async def unlooked_calls(self, tenant_id: str, tools: Collection[str], after: str, limit: int) -> list[str]:
+        """Calls of these tools whose outcome is unknown and that nobody looks up, less those that were given up."""
+        params = {"tenant_id": tenant_id, "tools": sorted(tools), "after": after, "limit": limit}
+        return [str(row["id"]) for row in await self._all("steps_unlooked", params)]
 
     async def untold_calls(self, tenant_id: str, ahead_s: float, limit: int) -> list[str]:
         """Calls that wait for a run which has ended, and whose next look at it is still to come."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -178,6 +178,12 @@ class SqliteAccess(SqliteReads):
         """Steps whose outcome is unknown and whose target has this name, in whatever case, by id."""
         params = {"tenant_id": tenant_id, "target": target, "limit": limit}
         rows = await self._read(lambda: self._file.all("steps_unknown_at", params))
+        return [str(row["id"]) for row in rows]
+
+    async def unlooked_calls(self, tenant_id: str, tools: Collection[str], after: str, limit: int) -> list[str]:
+        """Calls of these tools whose outcome is unknown and that nobody looks up, less those that were given up."""
+        params = {"tenant_id": tenant_id, "tools": codec.encode_value(sorted(tools)), "after": after, "limit": limit}
+        rows = await self._read(lambda: self._file.all("steps_unlooked", params))
         return [str(row["id"]) for row in rows]
 
     async def untold_calls(self, tenant_id: str, ahead_s: float, limit: int) -> list[str]:

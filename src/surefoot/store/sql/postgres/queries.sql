@@ -1104,6 +1104,15 @@ WITH found AS MATERIALIZED (
 )
 SELECT id FROM found ORDER BY id LIMIT :limit
 
+-- name: steps_unlooked
+-- Steps of these tools whose outcome is unknown and that are not looked up, by id, less those that were given up.
+WITH found AS MATERIALIZED (
+    SELECT id FROM step
+    WHERE tenant_id = :tenant_id AND (status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL)
+        AND status = 'outcome_unknown' AND look_at IS NULL AND resolution IS NULL AND tool_name = ANY(:tools::text[])
+)
+SELECT id FROM found WHERE id > :after ORDER BY id LIMIT :limit
+
 -- name: calls_untold
 -- Calls that wait for a run which has ended, though their next look at it is still to come: nobody has told them. From the
 -- callers that have something due within :ahead_s, which is as late as such a look can be.

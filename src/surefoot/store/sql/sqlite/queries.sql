@@ -909,6 +909,14 @@ WHERE tenant_id = :tenant_id AND (status NOT IN ('succeeded', 'failed') OR look_
     AND status = 'outcome_unknown' AND lower(target) = lower(:target)
 ORDER BY id LIMIT :limit
 
+-- name: steps_unlooked
+-- Steps of these tools whose outcome is unknown and that are not looked up, by id, less those that were given up.
+SELECT id FROM step INDEXED BY step_live
+WHERE tenant_id = :tenant_id AND (status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL)
+    AND status = 'outcome_unknown' AND look_at IS NULL AND resolution IS NULL AND id > :after
+    AND tool_name IN (SELECT value FROM json_each(:tools))
+ORDER BY id LIMIT :limit
+
 -- name: calls_untold
 -- Calls that wait for a run which has ended, though their next look at it is still to come: nobody has told them. From the
 -- callers that have something due by :until, which is as late as such a look can be.

@@ -32,7 +32,7 @@ from surefoot.core.state import Run, Step
 from surefoot.core.throttle import Throttle
 from surefoot.doors import Doors
 from surefoot.effects import Absent, Found, Receipt, Undetermined
-from surefoot.errors import InvalidInput, NotFound, WaitTimeout
+from surefoot.errors import Conflict, InvalidInput, NotFound, WaitTimeout
 from surefoot.http import system_doors
 from surefoot.runtime.children import cancel_tree
 from surefoot.runtime.context import Context, to_stderr
@@ -52,6 +52,9 @@ from surefoot.store.open import open_store
 from surefoot.store.port import ActionRow, Following, Store
 from surefoot.views import Views
 from surefoot.waiters import LOOK_AGAIN_SECONDS, Until, wait_for_rest, wait_until
+
+STARTS_MAX = 20
+"""How often a start is tried in a conversation that goes on meanwhile."""
 
 
 class Surefoot(Decisions, Views):
@@ -234,8 +237,9 @@ class Surefoot(Decisions, Views):
         """Start a run. With a `key` that was used before and the same content, the run made first is returned. Where
         runs wait for a worker, each step of `priority` (-100 to 100) is worth a minute of waiting.
 
-        Raises NotFound (agent, conversation), KeyReused, NotAllowed (`conversation_busy`), InvalidInput
-        (`key_reserved`: a key that begins like surefoot's own).
+        `metadata` are the program's own, at most 64 KiB as JSON: every listed run carries them. Raises NotFound (agent,
+        conversation), KeyReused, NotAllowed (`conversation_busy`), InvalidInput (`key_reserved`: a key that begins like
+        surefoot's own; `too_large`: the metadata).
         """
         new = self.new_run(
             agent, input, key=key, conversation_id=conversation_id, metadata=metadata, by=by, priority=priority
@@ -265,7 +269,15 @@ class Surefoot(Decisions, Views):
 
     async def begin(self, new: NewRun) -> tuple[Run, bool]:
         """The run, and whether it was made now; False where its key had made it before. Raises as `start` does."""
-        return await self._create_or_find(new, self._free_worker() if new.agent in self.agents else None)
+        tries = 0
+        while True:
+            try:
+                return await self._create_or_find(new, self._free_worker() if new.agent in self.agents else None)
+            except Conflict:
+                tries += 1
+                if new.conversation_id is None or new.body is None or tries >= STARTS_MAX:
+                    raise
+                # The run that was under way in the conversation has ended just now: where that stands is read anew.
 
     def _free_worker(self) -> Worker | None:
         return self._worker if self._worker is not None and self._worker.free > 0 and self._claims else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from surefoot import Absent, Agent, Operation, Receipt, Surefoot, effects, tool, wait_for_signal
+from surefoot.agent import starting
 from surefoot.doctor import examine
 from surefoot.errors import InvalidInput, NotAllowed, NotFound, WaitTimeout
 from surefoot.testing import FakeModel
@@ -235,3 +237,45 @@ async def test_what_is_wrong_is_called_by_its_name(store_url: str, given: dict[s
     async with Surefoot(store_url, [agent]) as sf:
         with pytest.raises(InvalidInput, match=says):
             await sf.start(agent, "go", **given)
+
+
+async def test_a_run_carries_so_many_metadata_and_no_more(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every row of a list carries them. What an older store holds is read, and taken up, as it stands."""
+    agent = Agent("talks", FakeModel([RuntimeError("broken"), "Hello."]))
+    most = {"a": "x" * (starting.METADATA_BYTES_MAX - len(b'{"a":""}'))}
+    more = {"a": most["a"] + "x"}
+    async with Surefoot(store_url, [agent]) as sf:
+        assert (await sf.start(agent, "go", metadata=most)).metadata == most
+        with pytest.raises(InvalidInput, match=r"65537 bytes as JSON.*put large things into the input") as refused:
+            await sf.start(agent, "go", metadata=more)
+        assert refused.value.code == "too_large"
+        with monkeypatch.context() as patched:
+            patched.setattr(starting, "METADATA_BYTES_MAX", 1_000_000)
+            old = await sf.start(agent, "go", metadata=more)
+        await sf.cancel(old.id, by="ann")
+        again = await sf.retry(old.id)
+        assert (await sf.snapshot(old.id)).metadata == again.metadata == more
+
+
+async def test_a_start_in_a_conversation_whose_run_ends_just_then_goes_on_behind_it(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the end had written was a conflict of ours, told to whoever started."""
+    agent = Agent("talks", FakeModel(["Hello."]))
+    async with Surefoot(store_url, [agent]) as sf:
+        first = await sf.start(agent, "go")
+        read, ended = sf.store.conversation, list[str]()
+
+        async def ends_behind(tenant_id: str, conversation_id: str) -> tuple[int, str | None]:
+            found = await read(tenant_id, conversation_id)
+            if not ended:
+                ended.append(first.id)
+                await sf.message(first.id, "And this.")
+                await sf.cancel(first.id, by="ann")
+            return found
+
+        monkeypatch.setattr(sf.store, "conversation", ends_behind)
+        second = await sf.start(agent, "again", conversation_id=first.conversation_id)
+        texts = [json.loads(one.body) for one in await sf.messages(second.id)]
+    assert ended and second.conversation_id == first.conversation_id
+    assert "again" in str(texts[-1]), texts

@@ -29,6 +29,8 @@ from surefoot.runtime.worker import Worker
 from surefoot.store.port import Claimed, Create
 
 PERFORM = "perform"
+METADATA_BYTES_MAX = 64 * 1024
+"""As JSON: every row of a list carries them."""
 PRIORITY_MAX = 100
 """A step is worth a minute of waiting: the highest goes before what has waited for less than an hour and 40 minutes."""
 
@@ -80,7 +82,8 @@ def agent_run(
 ) -> NewRun:
     """A run of an agent (name, version, limits) with the user's text as it was given, and as it is kept.
 
-    Raises InvalidInput for a key, metadata or a priority that are none, and (`key_reserved`) for a key as OWN_KEYS has.
+    Raises InvalidInput for a key, metadata or a priority that are none, (`too_large`) for more metadata than a run
+    carries, and (`key_reserved`) for a key as OWN_KEYS has.
     """
     check_key(key)
     if key is not None and OWN_KEYS.match(key):
@@ -92,7 +95,13 @@ def agent_run(
     _check_priority(priority)
     if not isinstance(metadata, Mapping):
         raise InvalidInput(f"metadata is a mapping of texts to JSON values, not {type(metadata).__name__}")
-    canonical(dict(metadata), "metadata")
+    size = len(canonical(dict(metadata), "metadata"))
+    if size > METADATA_BYTES_MAX:
+        raise InvalidInput(
+            f"the metadata have {size} bytes as JSON, and a run carries {METADATA_BYTES_MAX}: put large things into "
+            "the input, or into a store of your own and a reference to them here",
+            code="too_large",
+        )
     name, version, limits = agent
     given, kept = text
     return NewRun(

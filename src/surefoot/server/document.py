@@ -44,6 +44,8 @@ body is answered 200 with the run that was made first, as it stands now; with an
 is under way 409; a missing or malformed one 400. A key holds as long as its run is kept. It does not begin with
 `retry:`, `schedule:`, `perform:`, nor like an operation key: surefoot makes such keys itself (422, `key_reserved`).
 
+The `metadata` of a run are at most 65,536 bytes as JSON, for every listed run carries them (422, `too_large`).
+
 Said again after a lost answer,
 
 - `POST /v1/runs` under the same key is the run that was made first;

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from surefoot import Absent, Found, Operation, Surefoot, Tool, Undetermined, effects, tool
-from surefoot.errors import OutcomeUnknown
+from surefoot.errors import ApprovalPending, OutcomeUnknown, PerformFailed
 
 
 def _find(op: Operation) -> Found | Absent | Undetermined:
@@ -53,3 +53,20 @@ async def test_a_call_that_is_looked_up_or_under_way_says_so(store_url: str) -> 
     async with other as sf:
         assert "is still under way; perform again with its key" in str(await _told(sf, slow, 1.0))
         await sf.close(grace_seconds=0.0)
+
+
+async def test_a_key_whose_run_was_cancelled_stays_failed_and_a_new_one_is_another_call(store_url: str) -> None:
+    """Whoever stopped it meant that key: the job that comes again must not begin what was stopped."""
+    gated = tool(effect=effects.opaque, approval="always")(_doubtful)
+    async with Surefoot(store_url, log=lambda line: None) as sf:
+        with pytest.raises(ApprovalPending) as pending:
+            await sf.perform(gated.call(), key="1", timeout=20.0)
+        run_id = str(pending.value.details["run_id"])
+        await sf.cancel(run_id, by="ann")
+        for _ in range(2):
+            with pytest.raises(PerformFailed) as failed:
+                await sf.perform(gated.call(), key="1", timeout=20.0)
+            assert (failed.value.details["run_id"], failed.value.details["error_code"]) == (run_id, "cancelled")
+        with pytest.raises(ApprovalPending) as another:
+            await sf.perform(gated.call(), key="2", timeout=20.0)
+        assert another.value.details["run_id"] != run_id

@@ -43,7 +43,8 @@ def business_key(call: object, key: str | None) -> str | None:
 async def performing_run(
     create: Callable[[NewRun], Awaitable[tuple[Run, bool]]], call: ToolCall, business_key: str | None, by: str
 ) -> Run:
-    """The run of this call and key. One that failed, with proof that nothing happened, is not an answer for ever.
+    """The run of this call and key. One that failed, with proof that nothing happened, is not an answer for ever; one
+    that somebody has cancelled is, for whoever stopped it meant its key.
 
     Raises KeyReused, InvalidInput.
     """

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from surefoot import Agent, Surefoot, ask_person, sleep
+from surefoot import Agent, Approval, Surefoot, ask_person, sleep
 from surefoot.agent.model import ToolResultMessage
 from surefoot.agent.tools import Tool
 from surefoot.core.decide import cancel_run
@@ -126,6 +126,26 @@ async def test_a_person_may_have_to_approve_that_an_agent_is_called(sim: Sim) ->
         last = await sf.wait(run.id, timeout=WAIT_SECONDS)
         assert last.status == "completed" and results(agent)[0] == "a poem" and "refused" in results(agent)[1]
         assert len(await children_of(sf, run.id)) == 1
+
+
+@story
+async def test_nobody_is_asked_again_about_a_call_whose_run_is_at_work(sim: Sim) -> None:
+    """The approval let the run begin; that it is over meanwhile, or that the code has changed, is no question then."""
+    writer = named(sim, "writer", [[("sleep", {"seconds": 7_200})], "a poem"], sleep)
+    gated = writer.as_tool().using(approval=Approval(expires=600.0))
+    agent = named(sim, "boss", [[CALL], "thank you"], gated)
+    async with sim.surefoot(agent) as sf:
+        run = await sf.start("boss", "go")
+        asked = await sf.wait(run.id, timeout=WAIT_SECONDS)
+        await sf.approve(asked.pending_actions[0].id, by="ann")
+        await sim.pass_time(3_000.0)
+        assert len(await children_of(sf, run.id)) == 1 and not (await sf.snapshot(run.id)).pending_actions
+    changed = named(sim, "boss", [[CALL], "thank you"], gated.using(version="changed"))
+    async with sim.surefoot(changed) as sf:
+        await sim.pass_time(1_000.0)
+        assert not (await sf.snapshot(run.id)).pending_actions
+        last = await sf.wait(run.id, timeout=3 * WAIT_SECONDS)
+        assert last.status == "completed" and results(changed) == ["a poem"]
 
 
 @story

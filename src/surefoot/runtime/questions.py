@@ -88,11 +88,10 @@ def difference(
     """Why a person has to be asked before a call is sent, in words: what the more careful of two says, the code that
     proposed the call or asked about it, and that of now. Everything that differs, for it is asked about once.
 
-    `approved` is what the person was shown; None where nobody was asked. A run that works on a call is not asked about
-    in the middle of its work.
+    `approved` is what the person was shown; None where nobody was asked.
     """
     if approved is None:
-        begins = step.rules.waits_for is None or (step.rules.waits_for is WaitsFor.run and step.error_code is None)
+        begins = step.rules.waits_for in (None, WaitsFor.run) and not is_worked_on(step)
         return "This tool asks for approval now." if begins and tool.needs_approval(arguments) else None
     why: list[str] = []
     version = approved.get("tool_version", step.tool_version)
@@ -107,6 +106,11 @@ def difference(
         text = f"The call was approved to act on {target or 'nothing that it named'}, and would act on"
         why.append(f"{text} {now or 'nothing that it names'} now.")
     return " ".join(why) or None
+
+
+def is_worked_on(step: Step) -> bool:
+    """Whether a run works on the call, or has: it is not asked about in the middle of that."""
+    return step.rules.waits_for is WaitsFor.run and step.error_code is not None
 
 
 def meant_now(step: Step, tool: RunnableTool, arguments: Mapping[str, object]) -> dict[str, object]:

@@ -19,7 +19,7 @@ from surefoot.runtime.children import go_on_with_run
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import Call, wait_call
 from surefoot.runtime.held import Held, refuse_step
-from surefoot.runtime.questions import Questions, meant_now
+from surefoot.runtime.questions import Questions, is_worked_on, meant_now
 from surefoot.runtime.registry import RunnableTool
 from surefoot.runtime.waiting import go_on_waiting
 
@@ -93,6 +93,9 @@ async def _start(held: Held, step: Step) -> list[str]:
 
 async def _asked_again(held: Held, step: Step, tool: RunnableTool) -> bool:
     """The approval is over, the code means another call now, or what held does not hold: ask, show what differs."""
+    if is_worked_on(step):
+        # The approval let that run begin. Asked once more, and not answered in time, the call would fail beside it.
+        return False
     shown: dict[str, object] = {}
     why = await held.difference(step, tool)
     if held.needs_question(step):

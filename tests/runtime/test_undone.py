@@ -13,6 +13,9 @@ from surefoot import Absent, Found, Operation, Receipt, Surefoot, ToolCall, effe
 from surefoot.agent import undoing
 from surefoot.agent.tools import Tool
 from surefoot.connectors import github
+from surefoot.core import facts
+from surefoot.core.people import Decision
+from surefoot.runtime.deciding import decide_about
 from tests.support import eventually
 
 REFUNDS: list[str] = []
@@ -126,3 +129,20 @@ def test_a_compensation_that_could_not_be_made_is_refused_where_it_is_declared()
     for function, why in ((asks, "euros"), (awaits, "compensate is called in place"), (takes_nothing, "the receipt")):
         with pytest.raises(TypeError, match=why):
             charge.using(compensate=function)
+
+
+async def test_what_an_older_version_wrote_down_of_a_person_with_a_long_name_is_undone(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names had no bound then; the decision stands, and has to be carried out."""
+    async with Surefoot(store_url, log=lambda line: None) as sf:
+        await sf.perform(charge.call(cents=900), key="81")
+        asked = await _charged_again(sf, "c2")
+        with monkeypatch.context() as patched:
+            patched.setattr(facts, "NAME_CHARACTERS_MAX", 10_000)
+            await decide_about(sf.context, asked, Decision("approve", "ann " * 200))
+    assert REFUNDS == []
+    async with Surefoot(store_url, tools=[charge, refund], worker=True, log=lambda line: None) as worker:
+        await eventually(lambda: bool(REFUNDS), "the refund")
+        await _nothing_noted(worker)
+    assert REFUNDS == ["c2"]

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from surefoot.agent.tools import ToolCall
+from surefoot.core.facts import NAME_CHARACTERS_MAX
 from surefoot.core.redact import safe_error
 from surefoot.core.state import ActionKind, ActionStatus
 from surefoot.effects import Receipt
@@ -65,7 +66,8 @@ async def undo(ctx: Context, action: ActionRow, begin: Begin) -> None:
             ctx.log(f"{action.action.id}: the code of {action.tool_name} is not here; a worker that has it undoes this")
             return
         for key, call in calls:
-            await begin(call, key, action.action.decided_by or "")
+            # What stands there was taken: a name that an older version kept may be longer than one may be now.
+            await begin(call, key, (action.action.decided_by or action.action.id)[:NAME_CHARACTERS_MAX])
         await ctx.store.unmark(ctx.tenant_id, UNDO, action.action.id)
     except Exception as problem:
         # The decision is written down all the same, and the user's own function may raise anything.

@@ -146,11 +146,33 @@ def test_a_full_stdout_is_said(cli: Cli) -> None:
     assert done.returncode == 4 and b"cannot be written" in done.stderr and b"Traceback" not in done.stderr
 
 
-def test_a_run_that_cannot_be_read_does_not_hide_the_others(cli: Cli) -> None:
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE event SET data = '{' WHERE run_id = ?",
+        "UPDATE run SET limits = '{' WHERE id = ?",
+        "UPDATE run SET metadata = '{' WHERE id = ?",
+        "UPDATE run SET signals = '{' WHERE id = ?",
+        "UPDATE message SET body = '{' WHERE run_id = ?",
+    ],
+)
+def test_a_run_that_cannot_be_read_does_not_hide_the_others(cli: Cli, damage: str, named: bool) -> None:
     first, second = cli.start("talker"), cli.start("talker")
-    assert cli.place.execute("UPDATE event SET data = '{' WHERE run_id = ?", second)
-    answer = cli.run("export")
+    assert cli.place.execute(damage, second)
+    answer = cli.run("export", *((second, first) if named else ()))
     records = _lines(answer.out)
     assert answer.code == 5 and "doctor" in answer.err
     assert [r["run_id"] for r in records if r["record"] == "unreadable"] == [second]
     assert first in _runs(answer) and _value(records[-1])["unreadable"] == 1
+
+
+def test_what_nobody_foresaw_in_a_row_does_not_hide_the_other_runs(cli: Cli) -> None:
+    first = cli.start("talker")
+    second, _ = cli.asked("shouter")
+    assert cli.place.execute("UPDATE pending_action SET status = 'approved', decision = NULL WHERE run_id = ?", second)
+    answer = cli.run("export")
+    records = _lines(answer.out)
+    assert answer.code == 5 and records[-1]["record"] == "end"
+    assert [r["run_id"] for r in records if r["record"] == "unreadable"] == [second]
+    assert first in _runs(answer)

@@ -29,6 +29,7 @@ def test_an_approved_call_that_was_sent_after_the_copy_is_found(cli: Cli, restor
         assert answer.code == 0
         assert answer.record() == {
             "counted_as_sent": [_step(cli, run_id)["id"]], "approvals_to_check": [], "runs_under_way": [run_id],
+            "unreadable": [],
         }  # fmt: skip
         assert (_step(cli, run_id)["status"], _step(cli, run_id)["error_code"]) == ("outcome_unknown", "restored")
         again = cli.json("db", "restored").record()
@@ -55,5 +56,20 @@ def test_an_approval_that_waits_is_named(cli: Cli) -> None:
     cli.place.save()
     cli.place.put_back()
     answer = cli.json("db", "restored").record()
-    assert answer == {"counted_as_sent": [], "approvals_to_check": [action_id], "runs_under_way": [run_id]}
+    assert answer == {
+        "counted_as_sent": [], "approvals_to_check": [action_id], "runs_under_way": [run_id], "unreadable": [],
+    }  # fmt: skip
     assert action_id in cli.run("db", "restored").out
+
+
+@pytest.mark.parametrize("column", ["limits", "signals", "queued"])
+def test_a_run_that_cannot_be_read_keeps_no_other_from_being_counted(cli: Cli, column: str) -> None:
+    (damaged, _), (run_id, action_id) = cli.asked("writer"), cli.asked("writer")
+    assert cli.run("actions", "approve", action_id).code == 0
+    cli.place.save()
+    cli.place.put_back()
+    assert cli.place.execute(f"UPDATE run SET {column} = '{{' WHERE id = ?", damaged)
+    answer = cli.json("db", "restored")
+    assert answer.code == 0 and answer.record()["unreadable"] == [damaged]
+    assert answer.record()["counted_as_sent"] == [_step(cli, run_id)["id"]]
+    assert damaged in cli.run("db", "restored").out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -94,7 +94,8 @@ async def export(found: argparse.Namespace, settings: Settings, out: Output) -> 
     sf = await entered(opened(settings, out), settings, out)
     try:
         for run_id in found.id:
-            await sf.store.run(sf.tenant, run_id)
+            with suppress(Unreadable):
+                await sf.store.run(sf.tenant, run_id)
         return await _to_stdout(sf, found, out) if path is None else await _to_file(sf, found, path, out)
     finally:
         await sf.close()
@@ -170,19 +171,19 @@ class _Stream:
     async def _chosen(self) -> AsyncIterator[str]:
         """The ids of the runs, newest first, or as they were named."""
         sf, found = self._sf, self._found
-        for run_id in dict.fromkeys(found.id):
-            row = await sf.store.run(sf.tenant, run_id)
+        # Ids alone, as the doctor has them: in a page of whole rows the first that cannot be read ends all.
+        for run_id in dict.fromkeys(found.id) or reversed(await sf.store.run_ids(sf.tenant)):
+            try:
+                row = await sf.store.run(sf.tenant, run_id)
+            except Unreadable:
+                yield run_id  # whatever was asked for: nobody can say that it is not that one
+                continue
+            except NotFound:
+                if found.id:
+                    raise
+                continue  # it was pruned meanwhile
             if self._wanted(row.run.status.value, row.created_at):
                 yield run_id
-        before: str | None = None
-        while not found.id:
-            page = await sf.store.runs(sf.tenant, status=found.status, agent=None, before=before, limit=PAGE)
-            for row in page:
-                if self._wanted(row.run.status.value, row.created_at):
-                    yield row.run.id
-            if len(page) < PAGE:
-                return
-            before = page[-1].run.id
 
     def _wanted(self, status: str, created_at: float) -> bool:
         found = self._found
@@ -194,10 +195,18 @@ class _Stream:
         except NotFound:
             return  # it was pruned meanwhile
         except Unreadable as problem:
-            self._unreadable += 1
-            self._put("unreadable", run_id, Problem(problem.code, str(problem)))
+            self._put_unreadable(run_id, problem.code, str(problem))
+        except (SurefootError, OSError):
+            raise  # nothing about this run: the store, or where this is written to, is gone
+        except Exception as problem:
+            # A row that nobody could have foreseen is one run's, and ends no export.
+            self._put_unreadable(run_id, Unreadable.code, f"run {run_id} cannot be shown ({type(problem).__name__})")
         else:
             self._runs += 1
+
+    def _put_unreadable(self, run_id: str, code: str, message: str) -> None:
+        self._unreadable += 1
+        self._put("unreadable", run_id, Problem(code, message))
 
     async def _all_of(self, run_id: str) -> None:
         sf = self._sf

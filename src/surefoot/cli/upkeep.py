@@ -99,6 +99,7 @@ async def restored(found: argparse.Namespace, settings: Settings, out: Output) -
         ("counted as possibly sent", answer.counted_as_sent),
         ("compare with the target before you approve", answer.approvals_to_check),
         ("runs under way: cancel those that may have gone on since the copy", answer.runs_under_way),
+        ("cannot be read, and is not executed: see surefoot doctor", answer.unreadable),
     ):
         out.line(f"{title}: {', '.join(ids) or 'none'}")
     return DONE

@@ -7,7 +7,7 @@ import msgspec
 from surefoot.core.attempts import count_as_sent
 from surefoot.core.draft import Draft
 from surefoot.core.state import EffectClass, StepStatus, StepType
-from surefoot.errors import NotAllowed
+from surefoot.errors import NotAllowed, Unreadable
 from surefoot.runtime.context import Context
 from surefoot.runtime.handle import Handle
 
@@ -18,6 +18,8 @@ class Restored(msgspec.Struct, frozen=True):
     counted_as_sent: list[str]
     approvals_to_check: list[str]
     runs_under_way: list[str]
+    unreadable: list[str] = []
+    """Runs that cannot be read, on which nothing is executed."""
 
 
 async def count_all_as_sent(ctx: Context, worker_id: str) -> Restored:
@@ -29,9 +31,15 @@ async def count_all_as_sent(ctx: Context, worker_id: str) -> Restored:
     sent: list[str] = []
     asked: list[str] = []
     under_way: list[str] = []
+    unreadable: list[str] = []
     await ctx.store.register_worker(worker_id)
     for run_id in await ctx.store.run_ids(ctx.tenant_id):
-        row = await ctx.store.run(ctx.tenant_id, run_id)
+        try:
+            row = await ctx.store.run(ctx.tenant_id, run_id)
+            await ctx.store.load(ctx.tenant_id, run_id)
+        except Unreadable:
+            unreadable.append(run_id)  # no worker takes it either, and it keeps nobody from counting the others
+            continue
         if row.run.ended:
             continue
         under_way.append(run_id)
@@ -49,7 +57,7 @@ async def count_all_as_sent(ctx: Context, worker_id: str) -> Restored:
             asked += [action.id for action in handle.run.waiting_actions]
         finally:
             await ctx.store.release(ctx.tenant_id, run_id, claimed.token)
-    return Restored(sent, asked, under_way)
+    return Restored(sent, asked, under_way, unreadable)
 
 
 async def _count(handle: Handle, token: int, since_wall: float) -> list[str]:

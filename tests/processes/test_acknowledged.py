@@ -7,6 +7,7 @@ asks for the same again must not be told that it is done, for the primary then d
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 
@@ -99,7 +100,7 @@ async def acts_of(sf: Surefoot) -> dict[str, Act]:
     await sf.cancel(failed)
     (asked,) = (await sf.snapshot(await rests("asking"))).pending_actions
     with pytest.raises(OutcomeUnknown) as unknown:
-        await sf.perform(invoice.call(), key="may", timeout=0.2)
+        await sf.perform(invoice.call(), key="may", timeout=2.0)
     step_id = str(unknown.value.details["step_id"])
     tokens = Tokens(sf.store, sf.doors.clock, sf.doors.entropy)
     token, _ = await tokens.create(sf.tenant, "ann", ("read",))
@@ -145,6 +146,16 @@ async def acts_of(sf: Surefoot) -> dict[str, Act]:
     }
 
 
+async def listens(sf: Surefoot) -> None:
+    """Its session is known: else its worker's row would be written anew behind the cut, and one more commit waits."""
+    store = sf.store
+    assert isinstance(store, PostgresStore)
+    with contextlib.closing(store.follow("run_that_is_not")) as following:
+        waiting = asyncio.ensure_future(following.changed(SECONDS))
+        await eventually(lambda: store._workers._session, "a session that listens", seconds_max=SECONDS)
+        waiting.cancel()
+
+
 async def is_ended_by(cancelling: Awaitable[object]) -> bool:
     try:
         await cancelling
@@ -163,6 +174,8 @@ async def test_a_repeat_is_acknowledged_once_the_standby_has_what_was_written(se
         acts["perform"] = Act(lambda sf: sf.perform(slow.call, key="once"), lambda sf: made_once(slow))
         first = {name: await opened(stack, servers) for name in acts}
         again = {name: await opened(stack, servers) for name in acts}
+        for sf in (first["perform"], again["perform"]):
+            await listens(sf)
         performing = asyncio.ensure_future(acts["perform"].ask(first["perform"]))
         await eventually(lambda: slow.calls, "the call", seconds_max=SECONDS)
         repeats = {"perform": asyncio.ensure_future(acts["perform"].ask(again["perform"]))}

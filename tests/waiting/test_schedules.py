@@ -12,6 +12,7 @@ import pytest
 
 from surefoot import Agent, Schedule, Surefoot
 from surefoot.agent.schedule import CATCH_UP_MAX, CatchUp, due_between, due_text, next_due
+from surefoot.agent.scheduling import _made_up
 from surefoot.cli.userfile import load
 from surefoot.errors import InvalidInput
 from surefoot.store.port import RunRow
@@ -167,6 +168,16 @@ def test_after_a_pause_of_all_workers(sim: Sim, catch_up: CatchUp, made_up: int)
             assert due_text(last).encode() in max(row.metadata for row in rows), "the newest of them"
 
     sim.play(play)
+
+
+@pytest.mark.parametrize("catch_up", ["latest", "none"])
+def test_a_look_that_comes_late_misses_nothing_that_was_due_just_now(catch_up: CatchUp) -> None:
+    """Of two due times in one look the first made no run, though neither was missed."""
+    minutely, now = every("* * * * *", catch_up=catch_up), wall("2026-05-05T10:02:10Z")
+    in_time = due_between(minutely, now - 110.0, now)
+    assert len(in_time) == 2 and _made_up(minutely, in_time, now) == in_time
+    paused = due_between(minutely, now - HOUR, now)
+    assert _made_up(minutely, paused, now) == (paused[-1:] if catch_up == "latest" else paused[-2:])
 
 
 @story

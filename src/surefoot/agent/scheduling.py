@@ -122,5 +122,8 @@ def _made_up(schedule: Schedule, due: Sequence[float], now: float) -> Sequence[f
     """Those of the due times that get a run."""
     if schedule.catch_up == "all":
         return due
-    newest = due[-1:]
-    return [at for at in newest if schedule.catch_up == "latest" or now - at <= LATE_SECONDS_MAX]
+    in_time = [at for at in due if now - at <= LATE_SECONDS_MAX]
+    if schedule.catch_up == "none" or len(in_time) == len(due):
+        return in_time
+    # Behind a pause the newest stands for all of them.
+    return due[-1:]

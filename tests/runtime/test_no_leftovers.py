@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from surefoot import Agent, Operation, Receipt, Surefoot, effects, tool
+from surefoot import Agent, Operation, Receipt, Surefoot, Undetermined, effects, tool
 from surefoot.errors import StoreUnavailable
 from surefoot.runtime.execute import Call
 from surefoot.store.port import Append
@@ -78,6 +78,40 @@ async def test_an_end_that_could_not_be_written_is_left_where_the_store_is_close
     await eventually(lambda: asyncio.all_tasks() <= ours, "the end of every task", seconds_max=15.0)
     async with Surefoot(store_url, [agent], log=lambda line: None) as later:
         assert (await later.snapshot(run.id)).steps[-1].status == "running"
+
+
+async def test_a_drive_that_another_one_has_followed_ends_with_its_worker(store_url: str) -> None:
+    """It waits for a thread that nobody can stop; who closes surefoot does not."""
+    ours = asyncio.all_tasks()
+    may_end = threading.Event()
+
+    def find(op: Operation) -> Undetermined:
+        return Undetermined("it is under way")
+
+    @tool(effect=effects.lookup(find, settle=0.1), timeout=0.2)
+    def post(op: Operation) -> Receipt:
+        """Post something, for longer than it may take."""
+        may_end.wait(60)
+        return Receipt(resource_id="1")
+
+    agent = Agent("poster", FakeModel([[("post", {})], "posted"]), "", [post])
+    sf = await Surefoot(store_url, [agent], worker=True, log=lambda line: None).__aenter__()
+    try:
+        run = await sf.start("poster", "Post it.")
+        worker = sf.worker
+        assert worker is not None
+        await eventually(lambda: run.id in worker.drivers and worker.drivers[run.id].stuck, "a call that goes on")
+        first = worker.drivers[run.id]
+        assert first.handle.token is not None
+        await sf.store.release(sf.tenant, run.id, first.handle.token)
+        claimed = await sf.store.claim_one(sf.tenant, run.id, worker.id, 30.0)
+        assert claimed is not None
+        await worker.adopt(claimed)
+        assert worker.drivers[run.id] is not first
+        await sf.close(grace_seconds=0.2)
+        await eventually(lambda: asyncio.all_tasks() <= ours, "the end of every task", seconds_max=5.0)
+    finally:
+        may_end.set()
 
 
 async def test_a_call_whose_end_nobody_waits_for_any_more_complains_to_nobody() -> None:

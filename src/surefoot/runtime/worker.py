@@ -88,14 +88,15 @@ class Worker:
         """Stop claiming, let calls finish for `grace_s`, then tell them to stop and leave the rest in doubt."""
         self.stopping = True
         self._wake.set()
-        for driver in self.drivers.values():
+        # Also those that have lost their run to another drive of this process, and wait for a call's late end.
+        for driver in list(self._drives):
             driver.stop()
         self._throttles.stop()
         await self._wait_claims(grace_s)
         for task in self._tasks[1:]:
             task.cancel()
         await self._wait_drives(grace_s)
-        for driver in self.drivers.values():
+        for driver in list(self._drives):
             driver.cancel()
         await self._wait_drives(grace_s)
         for task in self._tasks:

@@ -51,6 +51,7 @@ class Receiver:
     def __init__(self) -> None:
         self.told: list[Told] = []
         self.answers: list[int | None] = []
+        self.retry_after: str | None = None
         self.url = ""
 
     def answer(self) -> int | None:
@@ -71,6 +72,8 @@ def receiving() -> Iterator[Receiver]:
                 return
             self.send_response(status)
             self.send_header("Content-Length", "0")
+            if found.retry_after is not None:
+                self.send_header("Retry-After", found.retry_after)
             self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:
@@ -152,6 +155,16 @@ async def test_it_comes_again_until_it_was_taken(place: Place, monkeypatch: pyte
                 assert made.hook not in receiver.url
         assert lines and not any("its-secret-path" in line for line in lines)
         assert any("http_500" in line for line in lines)
+
+
+async def test_a_receiver_cannot_ask_for_a_silence_that_outlasts_the_question(
+    place: Place, monkeypatch: pytest.MonkeyPatch, soon: None
+) -> None:
+    with receiving() as receiver:
+        receiver.answers, receiver.retry_after = [503], "315360000"
+        async with rig_of(place, monkeypatch, gated=True) as rig, announcing(rig, receiver):
+            await asked(rig)
+            await eventually(lambda: len(receiver.told) == 2, "the second attempt")
 
 
 async def test_a_receiver_that_is_gone_is_not_asked_again(

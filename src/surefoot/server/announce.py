@@ -126,8 +126,11 @@ class Announcer:
         except (Refused, InDoubt) as answer:
             if answer.status == GONE:
                 return "gone", None
-            wait = getattr(answer, "retry_after", None)
-            return f"http_{answer.status}" if answer.status else "no_answer", wait or again_s
+            asked: float | None = getattr(answer, "retry_after", None)
+            if asked and again_s is not None:
+                # A hook may ask for less or more time, and not for a silence that outlasts the question.
+                again_s = min(asked, BACKOFF_SECONDS[-1])
+            return f"http_{answer.status}" if answer.status else "no_answer", again_s
         except NotSent:
             return "unreachable", again_s
         except Exception as problem:

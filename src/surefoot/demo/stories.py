@@ -26,7 +26,8 @@ MODEL_SECONDS_MAX = 600.0
 EVENTS_MAX = 5_000
 LOST = Rule(LostReply("hang"), method="POST", path=COMMENTS)
 FORBIDDEN = Rule(StatusBefore(403), method="GET", path=COMMENTS, times=None)
-BEFORE_THE_FIRST_BYTE = "http.send:before"
+BEFORE_THE_FIRST_BYTE = "http.send:before:2"
+"""The first request of a process asks whose the token is, which comes before the intent."""
 
 
 class Teller(Protocol):

@@ -20,6 +20,9 @@ from surefoot.server.service import Visit, service_of
 from surefoot.vocabulary import language_of
 
 BODY_SECONDS_MAX = 30.0
+THROWN_AWAY_BYTES_MAX = 1024 * 1024
+THROWN_AWAY_SECONDS_MAX = 5.0
+"""So much more of a body that is too large is read: many a client looks for no answer while it still sends."""
 KEY_CHARACTERS_MAX = 255
 _BARE = re.compile(r"[\x20\x21\x23-\x2b\x2d-\x3a\x3c-\x7e]+")
 _QUOTED = re.compile(r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
@@ -110,26 +113,34 @@ def _refuse_twins(raw: bytes) -> None:
 
 async def read_body(request: Request, bytes_max: int = BODY_BYTES_MAX) -> bytes:
     """The raw body. Raises Problem: 408 (too slow), 413 (too large)."""
-    declared = request.headers.get("content-length", "")
+    declared, length = request.headers.get("content-length", ""), 0
     if declared.isdigit() and int(declared) > bytes_max:
-        raise _too_large(bytes_max)
-    data = bytearray()
+        length = int(declared)
+        if length > bytes_max + THROWN_AWAY_BYTES_MAX or "expect" in request.headers:
+            raise _too_large(bytes_max)
+    data, came = bytearray(), 0
     try:
-        async with asyncio.timeout(BODY_SECONDS_MAX):
+        async with asyncio.timeout(BODY_SECONDS_MAX if length <= bytes_max else THROWN_AWAY_SECONDS_MAX):
             async for chunk in request.stream():
-                data += chunk
-                if len(data) > bytes_max:
-                    raise _too_large(bytes_max)
+                came += len(chunk)
+                length = max(length, came)
+                if came > bytes_max + THROWN_AWAY_BYTES_MAX:
+                    break
+                if length <= bytes_max:
+                    data += chunk
     except TimeoutError:
-        raise Problem(408, "body_too_slow", f"the body did not come within {BODY_SECONDS_MAX:g} s") from None
+        if length <= bytes_max:
+            raise Problem(408, "body_too_slow", f"the body did not come within {BODY_SECONDS_MAX:g} s") from None
     except ClientDisconnect:
         # Nobody is there to read it; it only keeps a hung-up client from being told as a bug.
         raise Problem(400, "body_cut_off", "the body ended before its length") from None
+    if length > bytes_max:
+        raise _too_large(bytes_max)
     return bytes(data)
 
 
 def _too_large(bytes_max: int) -> Problem:
-    # What is left of it is not read: the connection ends here.
+    # What may be left of it is not read: the connection ends here.
     return Problem(413, "body_too_large", f"a body has at most {bytes_max} bytes", headers={"Connection": "close"})
 
 

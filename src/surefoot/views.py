@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from surefoot.core.state import RunStatus
 from surefoot.errors import InvalidInput
 from surefoot.runtime.context import Context
-from surefoot.runtime.given import check_after
+from surefoot.runtime.given import check_after, check_status
 from surefoot.snapshot import RunEvent, RunSnapshot, RunSummary, public_event, read_snapshot, run_summary
 from surefoot.store.port import MessageRow
 from surefoot.waiters import LOOK_AGAIN_SECONDS
@@ -18,7 +18,7 @@ from surefoot.waiters import LOOK_AGAIN_SECONDS
 EVENTS_PAGE = 500
 RUNS_PAGE = 50
 RUNS_PAGE_MAX = 1_000_000
-_RUN_ID = re.compile(r"run_[0-9a-z]{26}")
+RUN_ID = re.compile(r"run_[0-9a-z]{26}")
 
 
 class Views(ABC):
@@ -46,13 +46,10 @@ class Views(ABC):
 
         `status` is one of a run, such as "waiting_for_user", and `agent` the name of one. Raises InvalidInput.
         """
-        statuses = [known.value for known in RunStatus]
-        if status is not None and status not in statuses:
-            # An empty list would be a wrong answer to a word that was mistyped.
-            raise InvalidInput(f"status is one of {', '.join(statuses)}, not {status!r}")
+        check_status(status, RunStatus)
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= RUNS_PAGE_MAX:
             raise InvalidInput(f"limit is a whole number from 1 to {RUNS_PAGE_MAX}")
-        if before is not None and (not isinstance(before, str) or _RUN_ID.fullmatch(before) is None):
+        if before is not None and (not isinstance(before, str) or RUN_ID.fullmatch(before) is None):
             raise InvalidInput("before is the id of the last run of the page before; leave it out to begin")
         ctx = self.context
         rows = await ctx.store.runs(ctx.tenant_id, status=status, agent=agent, before=before, limit=limit)

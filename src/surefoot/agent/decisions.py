@@ -14,6 +14,7 @@ from surefoot.core.values import canonical
 from surefoot.errors import InvalidInput
 from surefoot.runtime.context import Context
 from surefoot.runtime.deciding import refusals_told
+from surefoot.runtime.given import check_status
 from surefoot.store.port import ActionRow
 
 
@@ -33,10 +34,7 @@ class Decisions(ABC):
 
         `status` is waiting, approved, rejected or expired. Raises InvalidInput for another one.
         """
-        statuses = [known.value for known in ActionStatus]
-        if status is not None and status not in statuses:
-            # An empty inbox would be a wrong answer to a word that was mistyped.
-            raise InvalidInput(f"status is one of {', '.join(statuses)}, not {status!r}")
+        check_status(status, ActionStatus)
         return await self.context.store.actions(self.context.tenant_id, status=status, run_id=run_id, below=True)
 
     async def approve(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from enum import StrEnum
 
 from surefoot.errors import InvalidInput
 
@@ -19,6 +20,16 @@ def check_timeout(timeout: object) -> None:
         return
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not _seconds(timeout) >= 0:
         raise InvalidInput("timeout is in seconds and not negative, or left out")
+
+
+def check_status(status: object, statuses: type[StrEnum]) -> None:
+    """One of `statuses` by its word, or None for all. Raises InvalidInput.
+
+    An empty list would be a wrong answer to a word that was mistyped.
+    """
+    known = [one.value for one in statuses]
+    if status is not None and status not in known:
+        raise InvalidInput(f"status is one of {', '.join(known)}, not {status!r}")
 
 
 def check_after(after: object) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
@@ -27,6 +26,7 @@ from surefoot.server.wire import (
     reply,
 )
 from surefoot.snapshot import RunSnapshot, message_view, public_event, read_calls, run_summary
+from surefoot.views import RUN_ID
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"])
 
@@ -34,7 +34,6 @@ LIMIT_DEFAULT = 50
 LIMIT_MAX = 500
 SEQUENCE_MAX = 2**53
 _DIGITS = frozenset("0123456789")
-_RUN_ID = re.compile(r"run_[0-9a-z]{26}")
 Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="How many at most.")]
 
 
@@ -85,7 +84,7 @@ async def list_runs(
     limit: Limit = LIMIT_DEFAULT,
 ) -> Response:
     """Runs, newest first."""
-    if cursor is not None and _RUN_ID.fullmatch(cursor) is None:
+    if cursor is not None and RUN_ID.fullmatch(cursor) is None:
         raise bad_cursor()
     rows = await visit.sf.store.runs(
         visit.sf.tenant, status=status and status.value, agent=agent, before=cursor, limit=limit + 1

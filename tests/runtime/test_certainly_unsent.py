@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
+
 import pytest
 
 from surefoot import Agent, Approval, Operation, Receipt, Surefoot, effects, tool
@@ -10,7 +13,7 @@ from surefoot.errors import CommitUnknown, StoreUnavailable
 from surefoot.snapshot import at_rest
 from surefoot.store.port import Append, StepRow
 from surefoot.testing.model import FakeModel
-from tests.cases.rig import calls_of
+from tests.cases.rig import Sim, calls_of, ended, story
 
 SECONDS = 30
 
@@ -81,3 +84,47 @@ async def test_a_call_whose_request_cannot_be_read_just_now_is_begun_again(
     (step,) = calls_of(run)
     assert away and not run.pending_actions, "a person was asked what had become of a call that was not sent"
     assert (run.status, step.attempt, sent) == ("completed", 3, [1, 3])
+
+
+@story
+async def test_an_intent_whose_commit_comes_behind_the_worker_s_patience_is_begun_again(
+    sim: Sim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store was silent for longer than a renewal may take: nobody waited for the commit any more when it came."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    sent: list[int] = []
+
+    @tool(effect=effects.opaque, approval=Approval())
+    async def pay(op: Operation) -> Receipt:
+        """Pay."""
+        sent.append(op.attempt)
+        return Receipt(resource_id="p-1")
+
+    agent = sim.agent([[("pay", {})], "Paid."], pay)
+    async with sim.surefoot(agent) as sf:
+        run = await sf.wait((await sf.start(agent, "Pay.")).id, timeout=SECONDS)
+        append, renew = sf.store.append, sf.store.renew
+        silent: list[Append] = []
+        written: list[asyncio.Future[None]] = []
+
+        async def late(wanted: Append) -> None:
+            if silent or not any(isinstance(event, StepStarted) for event in wanted.events):
+                return await append(wanted)
+            silent.append(wanted)
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                written.append(asyncio.ensure_future(append(wanted)))
+
+        async def unrenewed(tenant_id: str, tokens: Mapping[str, int], lease_s: float) -> Mapping[str, float]:
+            if not written:
+                raise StoreUnavailable("no answer to a renewal")
+            return await renew(tenant_id, tokens, lease_s)
+
+        monkeypatch.setattr(sf.store, "append", late)
+        monkeypatch.setattr(sf.store, "renew", unrenewed)
+        await sf.approve(run.pending_actions[0].id, by="ann")
+        run = await sf.wait(run.id, until=lambda r: ended(r) or bool(r.pending_actions), timeout=SECONDS)
+        assert written and written[0].result() is None, "the commit was made all the same"
+    assert not run.pending_actions, "a person was asked what had become of a call that was not sent"
+    assert (run.status, sent) == ("completed", [2])

@@ -264,9 +264,10 @@ class Driver:
                 self._spawn(step.id, self._then_launch(settle_step, step))
 
     async def _end_unsent(self) -> None:
-        """Intents on which nothing was sent: their commit was not acknowledged, though it happened, or their call was
-        not made for another reason. Who comes later could only ask what had become of them.
+        """Intents on which nothing was sent: nobody waited for their commit, or it was not acknowledged, though it
+        happened, or their call was not made for another reason. Who comes later could only ask what had become of them.
         """
+        await self.held.see_cut_off()
         left = [s for s in self.handle.run.steps.values() if s.status is StepStatus.running and s.id not in self._tasks]
         for step in left:
             if step.attempts[-1].token != self.handle.token or (step.id, step.attempt) in self._made:

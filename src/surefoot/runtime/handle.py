@@ -41,6 +41,8 @@ class Handle:
         """The lease was given back with an append."""
         self.on_append: Callable[[Append], None] | None = None
         """Called with each append that was committed, before anything follows from it; must not raise."""
+        self.cut_off = False
+        """The wait for an append was cancelled, or in vain: it may be written all the same, and `run` not show it."""
         self._rules = rules
         self._lock = asyncio.Lock()
         self._keep: str | None = None
@@ -54,6 +56,13 @@ class Handle:
         """
         async with self._lock:
             return await self._read(step_id)
+
+    async def see_cut_off(self) -> None:
+        """Read the run behind the append that was `cut_off`. Raises StoreError: it may still be on its way."""
+        async with self._lock:
+            await self.store.fence(self.run.tenant_id, self.run.id)
+            await self._read(self._keep)
+            self.cut_off = False
 
     async def _read(self, step_id: str | None) -> Run:
         self._keep = step_id
@@ -92,6 +101,9 @@ class Handle:
                         raise
                     # It ended while this was on its way: what else was decided is decided again without it.
                     await self._read(step_id or self._keep)
+                except (asyncio.CancelledError, CommitUnknown):
+                    self.cut_off = True
+                    raise
                 else:
                     return result
             raise Conflict(f"run {self.run.id}: {CONFLICTS_MAX} conflicts in a row; look at what keeps writing to it")

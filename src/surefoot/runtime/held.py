@@ -16,7 +16,7 @@ from surefoot.core.payloads import result_body
 from surefoot.core.redact import safe_error
 from surefoot.core.state import Action, EffectClass, Rules, Run, Step, StepStatus, StepType, wake_times
 from surefoot.core.text import clean_text
-from surefoot.errors import LeaseLost, NotAllowed
+from surefoot.errors import LeaseLost, NotAllowed, StoreClosed, StoreError, Unreadable
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import Call
 from surefoot.runtime.handle import Handle
@@ -98,10 +98,26 @@ class Held:
     async def decide(self, command: Callable[[Draft], T], *, step_id: str | None = None) -> T | None:
         """Decide under the lease. None, and `lost`, where the lease is gone."""
         try:
-            return await self.handle.decide(command, release=self.may_release, step_id=step_id)
+            result = await self.handle.decide(command, release=self.may_release, step_id=step_id)
         except LeaseLost:
             self.lost = True
             return None
+        if not self.run.steps:
+            # Perhaps somebody else has ended the last one, and a conflict has told of it: nothing else would.
+            await self.loop.resume(self.run)
+        return result
+
+    async def see_cut_off(self) -> None:
+        """Know what became of a decision whose wait was cancelled. Raises Unreadable, StoreClosed."""
+        tries = 0
+        while self.handle.cut_off:
+            try:
+                await self.handle.see_cut_off()
+            except (Unreadable, StoreClosed):
+                raise
+            except StoreError:
+                tries += 1
+                await self.ctx.doors.clock.sleep(policy.backoff(tries, 0.5, base_s=0.1, max_s=10.0))
 
     def may_release(self, after: Run) -> bool:
         """The lease ends with an append that leaves nothing to do for a while, if nothing else is under way."""

@@ -50,9 +50,9 @@ async def _charged_again(sf: Surefoot, *charges: str) -> str:
     return asked.action.id
 
 
-async def _nothing_noted(sf: Surefoot) -> None:
+async def _nothing_noted(sf: Surefoot, but: int = 0) -> None:
     async with asyncio.timeout(20):
-        while await sf.store.marks(sf.tenant, "undo", 10):
+        while len(await sf.store.marks(sf.tenant, "undo", 10)) > but:
             await sf.store.changed(sf.store.change_count(), 0.1)
 
 
@@ -102,6 +102,43 @@ async def test_what_is_rejected_is_left_as_it_is(store_url: str, monkeypatch: py
         await sf.reject(action_id, by="anna")
         await _nothing_noted(sf)
         assert REFUNDS == []
+
+
+async def test_what_nobody_here_can_undo_holds_up_nothing_else(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Notes of other code, or of questions without an answer, stood in front for ever."""
+    monkeypatch.setattr(undoing, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(undoing, "AT_ONCE_MAX", 2)
+    away = charge.using(name="charge_elsewhere")
+    async with Surefoot(store_url, tools=[charge, away], log=lambda line: None) as sf:
+        for number in range(4):
+            await sf.perform(away.call(cents=900), key=str(number))
+            await sf.report(f"charge_elsewhere:{number}", Found(Receipt(resource_id=f"e{number}")))
+        for asked in await sf.actions(status="waiting"):
+            await decide_about(sf.context, asked.action.id, Decision("approve", "ann"))
+        await sf.perform(charge.call(cents=900), key="81")
+        await decide_about(sf.context, await _charged_again(sf, "c2"), Decision("approve", "ann"))
+    monkeypatch.setattr("surefoot.app.DECLARED", {})  # the worker's process does not know the other tool
+    async with Surefoot(store_url, tools=[charge, refund], worker=True, log=lambda line: None) as worker:
+        await eventually(lambda: REFUNDS == ["c2"], "the refund")
+        await _nothing_noted(worker, but=4)
+        assert len(await worker.store.marks(worker.tenant, "undo", 10)) == 4
+
+
+async def test_what_is_to_be_undone_is_kept_for_whoever_has_the_code(store_url: str) -> None:
+    """It was decided, and pruned before a worker came that could do it."""
+    async with Surefoot(store_url, tools=[charge], log=lambda line: None) as sf:
+        await sf.perform(charge.call(cents=900), key="81")
+        await decide_about(sf.context, await _charged_again(sf, "c2"), Decision("approve", "ann"))
+        wall = sf.store.now().wall + 1_000.0
+        counts = await sf.store.prune(sf.tenant, wall, blobs_before=wall)
+        assert (counts["runs"], counts["blobs"], counts["marks"]) == (0, 0, 0)
+    async with Surefoot(store_url, tools=[charge, refund], worker=True, log=lambda line: None) as worker:
+        await eventually(lambda: REFUNDS == ["c2"], "the refund")
+        await _nothing_noted(worker)
+        wall = worker.store.now().wall + 1_000.0
+        assert (await worker.store.prune(worker.tenant, wall, blobs_before=wall))["runs"] >= 1
 
 
 def test_each_github_tool_undoes_what_it_was_called_with() -> None:

@@ -142,8 +142,9 @@ class Access:
         assert await store.marked(TENANT, "trace", "a") is None
         assert await store.marked("another", "delivery", "a") is None
         await store.mark(TENANT, "delivery", "0", "later")
-        assert await other.marks(TENANT, "delivery", 10) == ["a", "0"]
-        assert await other.marks(TENANT, "delivery", 1) == ["a"]
+        assert await other.marks(TENANT, "delivery", 10) == ["0", "a"]
+        assert await other.marks(TENANT, "delivery", 1) == ["0"]
+        assert await other.marks(TENANT, "delivery", 1, "0") == ["a"]
         await other.unmark(TENANT, "delivery", "a")
         await other.unmark("another", "delivery", "0")
         assert await store.marks(TENANT, "delivery", 10) == ["0"]

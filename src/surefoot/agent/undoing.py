@@ -28,6 +28,7 @@ from surefoot.store.requests import request_of
 LOOK_SECONDS = 30.0
 """How often a worker looks for what somebody else has decided to undo."""
 AT_ONCE_MAX = 100
+"""Of what is noted, at one look; the next one goes on behind."""
 _PLAIN = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 Begin = Callable[[ToolCall, str, str], Awaitable[object]]
@@ -81,6 +82,8 @@ class Undoing(Background):
     def __init__(self, ctx: Context, begin: Begin) -> None:
         self._ctx = ctx
         self._begin = begin
+        self._behind = ""
+        """Behind which question the next look goes on."""
 
     async def _forever(self) -> None:
         while True:
@@ -93,7 +96,9 @@ class Undoing(Background):
     async def look(self) -> None:
         """Begin what is noted and decided; forget what will not be done. Raises StoreError."""
         store, tenant = self._ctx.store, self._ctx.tenant_id
-        noted = await store.marks(tenant, UNDO, AT_ONCE_MAX)
+        noted = await store.marks(tenant, UNDO, AT_ONCE_MAX, self._behind)
+        # Many may be for workers with other code, or not decided: what comes behind them is not theirs to hold up.
+        self._behind = noted[-1] if len(noted) == AT_ONCE_MAX else ""
         if noted:
             await store.confirm()  # what is read below is there to stay
         for action_id in noted:

@@ -142,8 +142,8 @@ class AccessStore(Protocol):
         """What is kept under that name."""
         ...
 
-    async def marks(self, tenant_id: str, kind: str, limit: int) -> list[str]:
-        """The names of a kind, oldest first."""
+    async def marks(self, tenant_id: str, kind: str, limit: int, after: str = "") -> list[str]:
+        """The names of a kind in their order, from behind the name `after` on."""
         ...
 
     async def unmark(self, tenant_id: str, kind: str, name: str) -> None:

@@ -108,9 +108,9 @@ class PostgresAccess(PostgresReads):
         found = await self._value("mark_get", {"tenant_id": tenant_id, "kind": kind, "name": name})
         return None if found is None else str(found)
 
-    async def marks(self, tenant_id: str, kind: str, limit: int) -> list[str]:
-        """The names of a kind, oldest first."""
-        params = {"tenant_id": tenant_id, "kind": kind, "limit": limit}
+    async def marks(self, tenant_id: str, kind: str, limit: int, after: str = "") -> list[str]:
+        """The names of a kind in their order."""
+        params = {"tenant_id": tenant_id, "kind": kind, "limit": limit, "after": after}
         return [str(row["name"]) for row in await self._all("marks_of", params)]
 
     async def unmark(self, tenant_id: str, kind: str, name: str) -> None:

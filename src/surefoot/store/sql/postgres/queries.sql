@@ -1052,8 +1052,8 @@ SELECT (SELECT value FROM earlier) AS value, fresh FROM put
 SELECT value FROM mark WHERE tenant_id = :tenant_id AND kind = :kind AND name = :name
 
 -- name: marks_of
--- The names of a kind, oldest first.
-SELECT name FROM mark WHERE tenant_id = :tenant_id AND kind = :kind ORDER BY created_at, name LIMIT :limit
+-- The names of a kind, in their order, from behind :after on.
+SELECT name FROM mark WHERE tenant_id = :tenant_id AND kind = :kind AND name > :after ORDER BY name LIMIT :limit
 
 -- name: mark_drop
 -- It is of no use any more.
@@ -1207,8 +1207,8 @@ WHERE NOT EXISTS (SELECT 1 FROM run WHERE run.tenant_id = event.tenant_id AND ru
 LIMIT 1000
 
 -- name: prunable_runs
--- Terminal runs that are old enough and that no open question, no look and no call that they work on needs; nobody
--- writes to them meanwhile.
+-- Terminal runs that are old enough and that no open question, no look, nothing that is to be undone and no call that they
+-- work on needs; nobody writes to them meanwhile.
 SELECT run.id FROM run
 WHERE run.tenant_id = :tenant_id AND run.status IN ('completed', 'failed', 'cancelled') AND run.updated_at < :ended_before
     AND NOT EXISTS (
@@ -1223,6 +1223,7 @@ WHERE run.tenant_id = :tenant_id AND run.status IN ('completed', 'failed', 'canc
         WHERE pending_action.tenant_id = run.tenant_id AND pending_action.run_id = run.id
             AND pending_action.status = 'waiting'
     )
+    AND run.id NOT IN (SELECT mark.value FROM mark WHERE mark.tenant_id = :tenant_id AND mark.kind = 'undo')
     AND NOT EXISTS (
         SELECT 1 FROM run AS caller
         WHERE caller.tenant_id = run.tenant_id AND caller.id = run.parent_run_id
@@ -1293,8 +1294,9 @@ UNION ALL SELECT 'conversations', count(*) FROM conversations
 -- name: prune_rest
 -- What no run is left for, and old requests, as (record, count): blobs of runs that are gone, unless a step that is left
 -- sends them; request and transient blobs that are old enough, unless a step needs them that is open, in doubt, to be
--- looked up again, asked about, or changed since; marks that nobody has renewed for so long; announcements of questions that
--- are gone; sessions that ended so long ago.
+-- looked up again, asked about, perhaps to be undone, or changed since; marks that nobody has renewed for so long, less what
+-- is perhaps still to be undone (whoever undoes it drops it); announcements of questions that are gone; sessions that ended
+-- so long ago.
 WITH blobs AS (
     DELETE FROM blob
     WHERE blob.tenant_id = :tenant_id AND ((
@@ -1314,12 +1316,13 @@ WITH blobs AS (
                         WHERE pending_action.tenant_id = step.tenant_id AND pending_action.run_id = step.run_id
                             AND pending_action.status = 'waiting' AND pending_action.step_id = step.id
                     )
+                    OR run_id IN (SELECT mark.value FROM mark WHERE mark.tenant_id = :tenant_id AND mark.kind = 'undo')
                 )
             )
         ))
     RETURNING 1
 ), marks AS (
-    DELETE FROM mark WHERE tenant_id = :tenant_id AND updated_at < :ended_before RETURNING 1
+    DELETE FROM mark WHERE tenant_id = :tenant_id AND updated_at < :ended_before AND kind <> 'undo' RETURNING 1
 ), announcements AS (
     DELETE FROM announcement
     WHERE announcement.tenant_id = :tenant_id AND NOT EXISTS (

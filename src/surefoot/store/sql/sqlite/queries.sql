@@ -880,8 +880,8 @@ ON CONFLICT (tenant_id, kind, name) DO UPDATE SET value = excluded.value, update
 SELECT value FROM mark WHERE tenant_id = :tenant_id AND kind = :kind AND name = :name
 
 -- name: marks_of
--- The names of a kind, oldest first.
-SELECT name FROM mark WHERE tenant_id = :tenant_id AND kind = :kind ORDER BY created_at, name LIMIT :limit
+-- The names of a kind, in their order, from behind :after on.
+SELECT name FROM mark WHERE tenant_id = :tenant_id AND kind = :kind AND name > :after ORDER BY name LIMIT :limit
 
 -- name: mark_drop
 -- It is of no use any more.
@@ -1023,7 +1023,8 @@ WHERE NOT EXISTS (SELECT 1 FROM run WHERE run.tenant_id = event.tenant_id AND ru
 LIMIT 1000
 
 -- name: prunable_runs
--- Terminal runs that are old enough and that no open question, no look and no call that they work on needs.
+-- Terminal runs that are old enough and that no open question, no look, nothing that is to be undone and no call that they
+-- work on needs.
 SELECT id, conversation_id FROM run
 WHERE tenant_id = :tenant_id AND status IN ('completed', 'failed', 'cancelled') AND updated_at < :ended_before
     AND NOT EXISTS (
@@ -1037,6 +1038,7 @@ WHERE tenant_id = :tenant_id AND status IN ('completed', 'failed', 'cancelled') 
         WHERE pending_action.tenant_id = run.tenant_id AND pending_action.run_id = run.id
             AND pending_action.status = 'waiting'
     )
+    AND id NOT IN (SELECT mark.value FROM mark WHERE mark.tenant_id = :tenant_id AND mark.kind = 'undo')
     AND NOT EXISTS (
         SELECT 1 FROM run AS caller
         WHERE caller.tenant_id = run.tenant_id AND caller.id = run.parent_run_id
@@ -1104,7 +1106,7 @@ WHERE tenant_id = :tenant_id AND run_id IS NOT NULL
 
 -- name: prune_request_blobs
 -- Requests and transient blobs that are old enough, unless a step needs them that is open, in doubt, to be looked up
--- again, asked about, or changed since.
+-- again, asked about, perhaps to be undone, or changed since.
 DELETE FROM blob
 WHERE tenant_id = :tenant_id AND retention IN ('request', 'transient') AND updated_at < :blobs_before
     AND ref NOT IN (
@@ -1116,12 +1118,13 @@ WHERE tenant_id = :tenant_id AND retention IN ('request', 'transient') AND updat
                 WHERE pending_action.tenant_id = step.tenant_id AND pending_action.run_id = step.run_id
                     AND pending_action.status = 'waiting' AND pending_action.step_id = step.id
             )
+            OR run_id IN (SELECT mark.value FROM mark WHERE mark.tenant_id = :tenant_id AND mark.kind = 'undo')
         )
     )
 
 -- name: prune_marks
--- Facts that nobody has renewed for so long.
-DELETE FROM mark WHERE tenant_id = :tenant_id AND updated_at < :ended_before
+-- Facts that nobody has renewed for so long, less what is perhaps still to be undone: whoever undoes it drops it.
+DELETE FROM mark WHERE tenant_id = :tenant_id AND updated_at < :ended_before AND kind <> 'undo'
 
 -- name: prune_announcements
 -- Announcements of questions that are gone.

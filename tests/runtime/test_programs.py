@@ -251,7 +251,9 @@ async def test_a_run_carries_so_many_metadata_and_no_more(store_url: str, monkey
         assert refused.value.code == "too_large"
         with monkeypatch.context() as patched:
             patched.setattr(starting, "METADATA_BYTES_MAX", 1_000_000)
-            old = await sf.start(agent, "go", metadata=more)
+            old = await sf.start(agent, "go", metadata=more, key="once")
+        # Whoever asks again after an upgrade would take it for a run that was never begun.
+        assert (await sf.start(agent, "go", metadata=more, key="once")).id == old.id
         await sf.cancel(old.id, by="ann")
         again = await sf.retry(old.id)
         assert (await sf.snapshot(old.id)).metadata == again.metadata == more

@@ -82,8 +82,7 @@ def agent_run(
 ) -> NewRun:
     """A run of an agent (name, version, limits) with the user's text as it was given, and as it is kept.
 
-    Raises InvalidInput for a key, metadata or a priority that are none, (`too_large`) for more metadata than a run
-    carries, and (`key_reserved`) for a key as OWN_KEYS has.
+    Raises InvalidInput for a key, metadata or a priority that are none, and (`key_reserved`) for a key as OWN_KEYS has.
     """
     check_key(key)
     if key is not None and OWN_KEYS.match(key):
@@ -95,13 +94,7 @@ def agent_run(
     _check_priority(priority)
     if not isinstance(metadata, Mapping):
         raise InvalidInput(f"metadata is a mapping of texts to JSON values, not {type(metadata).__name__}")
-    size = len(canonical(dict(metadata), "metadata"))
-    if size > METADATA_BYTES_MAX:
-        raise InvalidInput(
-            f"the metadata have {size} bytes as JSON, and a run carries {METADATA_BYTES_MAX}: put large things into "
-            "the input, or into a store of your own and a reference to them here",
-            code="too_large",
-        )
+    canonical(dict(metadata), "metadata")
     name, version, limits = agent
     given, kept = text
     return NewRun(
@@ -140,8 +133,11 @@ async def create_run(
 ) -> Born:
     """The run, born leased to `lease_owner` where one is given; `first` adds to its first commit what it starts with.
 
-    Raises KeyReused, NotFound (conversation), NotAllowed (`conversation_busy`), InvalidInput (the call).
+    Raises KeyReused, NotFound (conversation), NotAllowed (`conversation_busy`), InvalidInput (the call, the metadata).
     """
+    metadata = canonical(dict(new.metadata))
+    if len(metadata) > METADATA_BYTES_MAX and new.body is not None:
+        await _refuse_metadata(ctx, new, len(metadata))
     at, by = ctx.store.now(), ctx.redactor.text(check_name(new.by, "by"))
     conversation, position, queued = new.conversation_id, 0, []
     if conversation is not None:
@@ -180,7 +176,7 @@ async def create_run(
         start_key=None if new.key is None else ctx.redactor.text(new.key),
         start_hash=new.asked,
         created_by=by,
-        metadata=redact_json(ctx.redactor, canonical(dict(new.metadata))),
+        metadata=redact_json(ctx.redactor, metadata),
         priority=new.priority,
         lease_owner=lease_owner,
         lease_s=ctx.lease_s,
@@ -190,6 +186,17 @@ async def create_run(
     except CommitUnknown as unknown:
         return Born(await _found(ctx, create, unknown), made=True, acknowledged=False)
     return Born(made, made.id == run.id)
+
+
+async def _refuse_metadata(ctx: Context, new: NewRun, size: int) -> None:
+    """Unless an older version has made the run, under the same key: that it is there is what its maker asks for."""
+    if new.key is not None and await ctx.store.run_of_key(ctx.tenant_id, ctx.redactor.text(new.key)) is not None:
+        return
+    raise InvalidInput(
+        f"the metadata have {size} bytes as JSON, and a run carries {METADATA_BYTES_MAX}: put large things into "
+        "the input, or into a store of your own and a reference to them here",
+        code="too_large",
+    )
 
 
 async def create_driven(

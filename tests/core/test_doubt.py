@@ -253,6 +253,11 @@ def test_absent_after_the_approval_has_ended_asks_again() -> None:
     play.end(step, LOST)
     play.wait(101.0)
     assert play.look(step, ABSENT) is False
+    assert play.status(step) is StepStatus.pending
+    with pytest.raises(NotAllowed) as refused:
+        play.begin(step)
+    assert refused.value.code == "approval_expired"
+    play.do(lambda d: ask_approval(d, step, play.ask()))
     assert play.status(step) is StepStatus.waiting_for_approval and play.run_status is RunStatus.waiting_for_user
     play.decide(play.open_action(ActionKind.approve).id, "approve")
     assert play.begin(step).attempt == 2
@@ -390,11 +395,11 @@ def test_a_persons_word_is_believed_after_settle_only() -> None:
     play.decide(play.open_action(ActionKind.resolve).id, "did_not_happen")
     assert next_step(play, step) == Doubt("wait", 60.0)
     with pytest.raises(NotAllowed) as early:
-        play.do(lambda d: believe_person(d, step, play.start(), questions))
+        play.do(lambda d: believe_person(d, step, play.start()))
     assert early.value.code == "settling"
     play.wait(60.0)
     assert next_step(play, step) == Doubt("believe_person")
-    assert play.do(lambda d: believe_person(d, step, play.start(), questions)) is True
+    assert play.do(lambda d: believe_person(d, step, play.start())) is True
     assert play.step(step).attempt == 2
 
 

@@ -185,7 +185,7 @@ class Everybody(RuleBasedStateMachine):
             if doubt.action == "resend":
                 resend(d, step.id, self.play.start())
             elif doubt.action == "believe_person":
-                believe_person(d, step.id, self.play.start(), questions)
+                believe_person(d, step.id, self.play.start())
             elif doubt.action == "ask":
                 ask_what_happened(d, step.id, questions)
             elif doubt.action == "wait":

@@ -104,9 +104,7 @@ async def test_what_is_rejected_is_left_as_it_is(store_url: str, monkeypatch: py
         assert REFUNDS == []
 
 
-async def test_what_nobody_here_can_undo_holds_up_nothing_else(
-    store_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_nobody_here_can_undo_holds_up_nothing_else(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Notes of other code, or of questions without an answer, stood in front for ever."""
     monkeypatch.setattr(undoing, "LOOK_SECONDS", 0.1)
     monkeypatch.setattr(undoing, "AT_ONCE_MAX", 2)

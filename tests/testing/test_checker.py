@@ -299,7 +299,7 @@ def test_i3_a_persons_word_is_enough() -> None:
     stage.play.do(lambda d: ask_what_happened(d, stage.step, questions))
     stage.play.decide(stage.play.open_action(ActionKind.resolve).id, "did_not_happen")
     stage.play.wait(60.0)
-    stage.play.do(lambda d: believe_person(d, stage.step, stage.play.start(), questions))
+    stage.play.do(lambda d: believe_person(d, stage.step, stage.play.start()))
     stage.send()
     assert stage.receipt().judge() == []
     lived = stage.lived()

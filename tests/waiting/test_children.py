@@ -9,8 +9,9 @@ import pytest
 from surefoot import Agent, Approval, Surefoot, ask_person, sleep
 from surefoot.agent.model import ToolResultMessage
 from surefoot.agent.tools import Tool
-from surefoot.core.decide import cancel_run
+from surefoot.core.decide import ask_approval, cancel_run
 from surefoot.core.draft import Draft
+from surefoot.core.payloads import Ask
 from surefoot.core.state import Run
 from surefoot.errors import InvalidInput, NotFound, RunEnded, StoreUnavailable
 from surefoot.runtime import children
@@ -146,6 +147,27 @@ async def test_nobody_is_asked_again_about_a_call_whose_run_is_at_work(sim: Sim)
         assert not (await sf.snapshot(run.id)).pending_actions
         last = await sf.wait(run.id, timeout=3 * WAIT_SECONDS)
         assert last.status == "completed" and results(changed) == ["a poem"]
+
+
+@story
+async def test_a_question_of_an_older_version_about_a_call_at_work_ends_and_the_call_goes_on(sim: Sim) -> None:
+    """It said that the call had not been executed, beside the run that was at work on it."""
+    writer = named(sim, "writer", [[("sleep", {"seconds": 1_200})], "a poem"], sleep)
+    gated = writer.as_tool().using(approval=Approval(expires=600.0))
+    agent = named(sim, "boss", [[CALL], "thank you"], gated)
+    async with sim.surefoot(agent, worker=False) as person:
+        async with sim.surefoot(agent) as sf:
+            run = await sf.start("boss", "go")
+            asked = await sf.wait(run.id, timeout=WAIT_SECONDS)
+            await sf.approve(asked.pending_actions[0].id, by="ann")
+            await sf.wait(run.id, until=lambda s: s.steps[1].child_run_id is not None, timeout=WAIT_SECONDS)
+            await sim.pass_time(60.0)
+        handle = await handle_of(person.context, run.id)
+        ask = Ask("act_01hf7yat008tmjm0bv8wjpkrte", b"{}", b"{}", expires_s=300.0)
+        await handle.decide(lambda d: ask_approval(d, asked.steps[1].id, ask))
+        async with sim.surefoot(agent) as sf:
+            last = await sf.wait(run.id, until=ended, timeout=3 * WAIT_SECONDS)
+    assert last.status == "completed" and results(agent) == ["a poem"]
 
 
 @story

@@ -191,10 +191,20 @@ def expire_due(d: Draft, questions: Questions) -> None:
                 d.emit(ev.ActionExpired(action.id, step.id, "time"))
                 fail_run(d, "question_expired")
                 return
+            if is_worked_on(step):
+                # An older version asked in the middle of it: the run that works on the call goes on, and so does it.
+                d.emit(ev.ActionExpired(action.id, step.id, "time"))
+                d.emit(ev.StepReleased(step.id, action.id))
+                continue
             text = _expired_text(step)
             fail_step(d, step, "expired", body=result_body(text, code="expired"), why="time")
         else:
             d.emit(ev.ActionExpired(action.id, step.id, "time"))
+
+
+def is_worked_on(step: Step) -> bool:
+    """Whether a run works on the call, or has: it is not asked about in the middle of that."""
+    return step.rules.waits_for is WaitsFor.run and step.error_code is not None
 
 
 def _expired_text(step: Step) -> str:

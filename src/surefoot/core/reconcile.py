@@ -115,9 +115,9 @@ def record_look(
     doubt = _why_not_earned(d, step, live, began) if look.verdict == "absent" else (look.reason or "undetermined")
     if doubt is None:
         d.emit(ev.LookupAnswered(step_id, "absent", concluded=True))
-        return after_absent(d, step_id, start, questions)
+        return after_absent(d, step_id, start)
     if step.person_absent and _time_earned(d, step, live, began):
-        return believe_person(d, step_id, start, questions)
+        return believe_person(d, step_id, start)
     _keep_looking(d, step, look.verdict, doubt, questions, jitter)
     return False
 
@@ -193,7 +193,7 @@ def look_by_a_new_lookup(d: Draft, step_id: str) -> None:
         d.emit(ev.LookupAnswered(step_id, "undetermined", reason="lookup_added", next_look_s=0.0))
 
 
-def believe_person(d: Draft, step_id: str, start: Start | None, questions: Questions) -> bool:
+def believe_person(d: Draft, step_id: str, start: Start | None) -> bool:
     """A person said that it did not happen, settle is over, and the look that was owed found nothing.
 
     Raises NotAllowed (`settling`) before.
@@ -202,10 +202,10 @@ def believe_person(d: Draft, step_id: str, start: Start | None, questions: Quest
     if not step.person_absent or not _time_earned(d, step, False, d.at):
         raise NotAllowed("a person's word is believed after the settle time only", code="settling")
     d.emit(ev.LookupAnswered(step_id, "absent", reason="person", concluded=True))
-    return after_absent(d, step_id, start, questions)
+    return after_absent(d, step_id, start)
 
 
-def after_absent(d: Draft, step_id: str, start: Start | None, questions: Questions) -> bool:
+def after_absent(d: Draft, step_id: str, start: Start | None) -> bool:
     """Every attempt that may have been sent is proven absent: again under the same key, or an end with that proof."""
     step = d.step(step_id)
     assert not step.doubtful_attempts, f"step {step_id} may have been sent; nothing is concluded absent"
@@ -217,14 +217,9 @@ def after_absent(d: Draft, step_id: str, start: Start | None, questions: Questio
         body = result_body("The call was tried as often as allowed and was not applied.", code="attempts_used_up")
         fail_step(d, step, "attempts_used_up", body=body, resolution=Resolution.not_applied)
         return False
-    if approval_over(d, step):
-        question = questions[ActionKind.approve]
-        expire_actions(d, step_id, "superseded")
-        d.emit(ev.StepWaitingForApproval(step_id, question.action_id))
-        ask(d, step_id, ActionKind.approve, question)
-        return False
     expire_actions(d, step_id, "superseded")
     if start is None or start_refusal(d, step, start) is not None:
+        # Also where its approval is over: who asks for a new one reads first what is to be shown.
         d.emit(ev.StepDeferred(step_id, 0.0, code="absent"))
         return False
     start_step(d, step_id, start)
@@ -408,7 +403,7 @@ def late_end(
         _late_evidence(d, d.step(step.id), look, questions)
         _ask_about_a_repeat(d, d.step(step.id), attempt, questions)
     elif end is not AttemptEnd.in_doubt:
-        _without_doubt(d, d.step(step.id), end, code, questions, again_s)
+        _without_doubt(d, d.step(step.id), end, code, again_s)
 
 
 def _ask_about_a_repeat(d: Draft, step: Step, applied: int, questions: Questions) -> None:
@@ -419,9 +414,7 @@ def _ask_about_a_repeat(d: Draft, step: Step, applied: int, questions: Questions
         _ask_about_duplicate(d, step, questions)
 
 
-def _without_doubt(
-    d: Draft, step: Step, end: AttemptEnd, code: str | None, questions: Questions, again_s: float | None
-) -> None:
+def _without_doubt(d: Draft, step: Step, end: AttemptEnd, code: str | None, again_s: float | None) -> None:
     if step.status is not StepStatus.outcome_unknown or step.doubtful_attempts:
         return
     goes_on = not d.run.ended and step.resolution is not Resolution.given_up
@@ -432,4 +425,4 @@ def _without_doubt(
         body = result_body(f"The target refused the call: {code}.", code=code or "refused")
         fail_step(d, step, code or "refused", body=body, resolution=Resolution.not_applied)
     else:
-        after_absent(d, step.id, None, questions)
+        after_absent(d, step.id, None)

@@ -71,7 +71,7 @@ def _without_look(held: Held, step_id: str, questions: Questions) -> Callable[[D
         if doubt.action == "resend" and start is not None:
             return _resent(d, step_id, start, questions)
         if doubt.action == "believe_person":
-            begun = believe_person(d, step_id, _anew(held, step), questions)
+            begun = believe_person(d, step_id, _anew(held, step))
             return [step_id] if begun else held.go_on(d)
         if doubt.action in ("ask", "look"):
             # Without a lookup there is nothing to look with.

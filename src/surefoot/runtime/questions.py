@@ -8,6 +8,7 @@ import msgspec
 
 from surefoot.core.ids import mint
 from surefoot.core.payloads import Ask
+from surefoot.core.people import is_worked_on
 from surefoot.core.state import Action, ActionKind, Rules, Step, WaitsFor
 from surefoot.core.text import clean_text
 from surefoot.core.visible import visible_value
@@ -106,11 +107,6 @@ def difference(
         text = f"The call was approved to act on {target or 'nothing that it named'}, and would act on"
         why.append(f"{text} {now or 'nothing that it names'} now.")
     return " ".join(why) or None
-
-
-def is_worked_on(step: Step) -> bool:
-    """Whether a run works on the call, or has: it is not asked about in the middle of that."""
-    return step.rules.waits_for is WaitsFor.run and step.error_code is not None
 
 
 def meant_now(step: Step, tool: RunnableTool, arguments: Mapping[str, object]) -> dict[str, object]:

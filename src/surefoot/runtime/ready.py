@@ -11,6 +11,7 @@ from surefoot.core.decide import answer_from_owner, ask_approval, defer, start_s
 from surefoot.core.draft import Draft
 from surefoot.core.ends import fail_step
 from surefoot.core.payloads import result_body
+from surefoot.core.people import is_worked_on
 from surefoot.core.state import ActionKind, Resolution, Step, StepStatus, WaitsFor
 from surefoot.core.values import to_json_value
 from surefoot.effects import Operation
@@ -19,7 +20,7 @@ from surefoot.runtime.children import go_on_with_run
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import Call, wait_call
 from surefoot.runtime.held import Held, refuse_step
-from surefoot.runtime.questions import Questions, is_worked_on, meant_now
+from surefoot.runtime.questions import Questions, meant_now
 from surefoot.runtime.registry import RunnableTool
 from surefoot.runtime.waiting import go_on_waiting
 

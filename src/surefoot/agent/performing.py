@@ -23,6 +23,7 @@ from surefoot.core.values import canonical, digest
 from surefoot.effects import Receipt
 from surefoot.errors import ApprovalPending, Conflict, InvalidInput, OutcomeUnknown, PerformFailed, WaitTimeout
 from surefoot.runtime.context import Context
+from surefoot.runtime.execute import shown_receipt
 from surefoot.runtime.loop import Answer
 from surefoot.runtime.ready import OWNER_GIVEN_UP
 
@@ -81,13 +82,13 @@ async def receipt_of(ctx: Context, run_id: str, run: Run | None, answer: Answer 
     PerformFailed.
     """
     if run is not None and answer is not None and run.version == answer.version and answer.output is not None:
-        return _receipt(answer.step, answer.output)
+        return shown_receipt(answer.step, answer.output)
     row = (await ctx.store.steps(ctx.tenant_id, run_id))[0]
     if run is None and row.step.status in STEP_ENDS and await ctx.store.confirm():
         row = (await ctx.store.steps(ctx.tenant_id, run_id))[0]
     step, details = row.step, {"run_id": run_id, "step_id": row.step.id}
     if step.status is StepStatus.succeeded:
-        return _receipt(step, row.safe_output or b"null")
+        return shown_receipt(step, row.safe_output)
     if step.error_code == OWNER_GIVEN_UP or step.resolution is Resolution.given_up:
         raise OutcomeUnknown(
             f"{step.tool_name} may have been applied under this key: a person has given up finding out; use a new key "
@@ -95,8 +96,11 @@ async def receipt_of(ctx: Context, run_id: str, run: Run | None, answer: Answer 
             details=details,
         )
     if step.status is StepStatus.failed:
+        reason = msgspec.json.decode(row.safe_output or b"null")
+        why = f": {reason}" if isinstance(reason, str) else ""
         raise PerformFailed(
-            f"{step.tool_name} was not applied ({step.error_code})", details={**details, "error_code": step.error_code}
+            f"{step.tool_name} was not applied ({step.error_code}){why}",
+            details={**details, "error_code": step.error_code, "reason": reason},
         )
     for asked in await ctx.store.actions(ctx.tenant_id, status=ActionStatus.waiting.value, run_id=run_id):
         details["action_id"] = asked.action.id
@@ -122,10 +126,3 @@ def _what_next(step: Step, details: Mapping[str, str]) -> str:
         looks = "it is looked up, and" if step.rules.has_lookup else "nobody can look it up, so"
         return f"{looks} a person is asked what happened: answer {asked}, then perform again with its key"
     return f"step {step.id} is being looked up; perform again with its key for the answer"
-
-
-def _receipt(step: Step, safe_output: bytes) -> Receipt:
-    output = msgspec.json.decode(safe_output)
-    if isinstance(output, dict) and "resource_id" in output:
-        output = output.get("output")
-    return Receipt(resource_id=step.external_resource_id, url=step.resource_url, output=output)

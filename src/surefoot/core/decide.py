@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 
 from surefoot.core import events as ev, policy
 from surefoot.core.draft import NOTE_PREFIX, Draft, approved_until
-from surefoot.core.ends import answer, ask, expire_actions, fail_step
+from surefoot.core.ends import answer, ask, expire_actions, fail_step, show_output
 from surefoot.core.ids import call_id, operation_key, step_id
 from surefoot.core.payloads import Ask, BlobPut, ClaimKey, MessageBody, RunResult, StepView, result_body
 from surefoot.core.state import (
@@ -365,7 +365,9 @@ def _may_repeat(d: Draft, step: Step, rules: Rules) -> bool:
     return usable and policy.attempts_over(step, d.at)
 
 
-def answer_from_owner(d: Draft, step_id_: str, resource_id: str | None, url: str | None, body: bytes) -> None:
+def answer_from_owner(
+    d: Draft, step_id_: str, resource_id: str | None, url: str | None, body: bytes, safe_output: bytes | None = None
+) -> None:
     """A business key that another step already answered: the same receipt, no second effect.
 
     Raises NotAllowed for a step that was sent itself.
@@ -376,6 +378,7 @@ def answer_from_owner(d: Draft, step_id_: str, resource_id: str | None, url: str
     d.emit(
         ev.StepSucceeded(step.id, external_resource_id=resource_id, resource_url=url, resolution=Resolution.answered_by)
     )
+    show_output(d, step, body, safe_output)
     expire_actions(d, step.id, "settled")
     answer(d, step, body)
 

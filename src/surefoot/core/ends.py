@@ -77,14 +77,19 @@ def succeed_step(
             step.id, attempt=attempt, external_resource_id=resource_id, resource_url=url, resolution=resolution
         )
     )
-    if safe_output is not None:
-        shown = AS_TOLD if _gets_result(d, step) and shows(body, safe_output) else safe_output
-        d.carry(StepView(step.id, safe_output=shown))
+    show_output(d, step, body, safe_output)
     if d.run.ended or step.answered:
         d.emit(ev.ReceiptRecorded(step.id, resource_id, url))
     expire_actions(d, step.id, "settled")
     answer(d, step, body)
     owe_sweep(d, step.id)
+
+
+def show_output(d: Draft, step: Step, body: bytes, safe_output: bytes | None) -> None:
+    """Keep what people see of the result; before `answer` with its body, which may be the same bytes."""
+    if safe_output is not None:
+        shown = AS_TOLD if _gets_result(d, step) and shows(body, safe_output) else safe_output
+        d.carry(StepView(step.id, safe_output=shown))
 
 
 def fail_step(
@@ -102,6 +107,9 @@ def fail_step(
     _assert_no_doubt(d, step, attempt, end)
     d.emit(ev.StepFailed(step.id, code, attempt=attempt, end=end, resolution=resolution))
     expire_actions(d, step.id, why)
+    if not d.run.talks:
+        # No conversation keeps why: whoever performs it again is told from here.
+        d.carry(StepView(step.id, safe_output=bytes(msgspec.json.decode(body, type=dict[str, msgspec.Raw])["content"])))
     answer(d, step, body)
     owe_sweep(d, step.id)
 

@@ -20,7 +20,7 @@ from surefoot.core.facts import mended
 from surefoot.core.payloads import result_body
 from surefoot.core.reconcile import Look
 from surefoot.core.redact import Redactor, safe_error
-from surefoot.core.state import EffectClass, Rules
+from surefoot.core.state import EffectClass, Rules, Step
 from surefoot.core.text import clean_text, cut
 from surefoot.core.values import encode_output
 from surefoot.doors import Doors
@@ -32,6 +32,8 @@ RESULT_BYTES_MAX = 256 * 1024
 """What of a result is kept for the model and the views; the rest is cut, with a note."""
 FACT_CHARACTERS_MAX = 8_000
 """The same for an id, a link or an error of a receipt."""
+RECEIPT_ERROR = "receipt_error"
+"""The code of a result that is a receipt with bad news."""
 RETRY_AFTER_SECONDS_DEFAULT = 60.0
 RETRY_AFTER_SECONDS_MAX = 7 * 86_400.0
 CANCEL_GRACE_SECONDS = 2.0
@@ -282,10 +284,11 @@ def receipt_look(receipt: Receipt, redactor: Redactor, *, source: str) -> Look:
     output, notes = (b"null", []) if receipt.output is None else encode_output(receipt.output, RESULT_BYTES_MAX)
     facts: dict[str, str] = {}
     for name, fact in (("resource_id", receipt.resource_id), ("url", receipt.url), ("error", receipt.error)):
-        if fact is not None:
-            facts[name] = fact_text(fact, redactor)
+        text = None if fact is None else fact_text(fact, redactor)
+        if text is not None and (text.strip() or name == "error"):
+            facts[name] = text
     content: dict[str, object] = {**facts}
-    if receipt.output is not None or not content:
+    if receipt.output is not None or facts.keys() <= {"error"}:
         content["output"] = msgspec.Raw(output)
     if notes:
         content["notes"] = notes
@@ -294,7 +297,7 @@ def receipt_look(receipt: Receipt, redactor: Redactor, *, source: str) -> Look:
     body = msgspec.json.encode(
         {
             "content": msgspec.Raw(safe),
-            "code": "receipt_error" if receipt.error is not None else None,
+            "code": RECEIPT_ERROR if receipt.error is not None else None,
             "is_error": receipt.error is not None,
         }
     )
@@ -307,6 +310,17 @@ def receipt_look(receipt: Receipt, redactor: Redactor, *, source: str) -> Look:
         body=body,
         safe_output=view_json(redactor, safe),
     )
+
+
+def shown_receipt(step: Step, safe_output: bytes | None) -> Receipt:
+    """The receipt that `receipt_look` has made the view of, or the plain value of a tool, which may look like one."""
+    shown: object = msgspec.json.decode(safe_output or b"null")
+    receipt = Receipt(resource_id=step.external_resource_id, url=step.resource_url, output=shown)
+    if isinstance(shown, dict):
+        has_facts = bool(receipt.resource_id or receipt.url) and not shown.keys().isdisjoint(("resource_id", "url"))
+        if has_facts or (shown.keys() >= {"error", "output"} and isinstance(shown["error"], str)):
+            return msgspec.structs.replace(receipt, output=shown.get("output"), error=shown.get("error"))
+    return receipt
 
 
 def fact_text(fact: object, redactor: Redactor) -> str:

@@ -18,7 +18,7 @@ from surefoot.effects import Operation
 from surefoot.errors import NotAllowed, NotFound, SurefootError
 from surefoot.runtime.children import go_on_with_run
 from surefoot.runtime.context import Context
-from surefoot.runtime.execute import Call, wait_call
+from surefoot.runtime.execute import RECEIPT_ERROR, Call, shown_receipt, wait_call
 from surefoot.runtime.held import Held, refuse_step
 from surefoot.runtime.questions import Questions, meant_now
 from surefoot.runtime.registry import RunnableTool
@@ -168,13 +168,15 @@ async def _ask_owner(held: Held, step: Step) -> list[str]:
     except NotFound:
         owner = None  # pruned with its run, which had ended
     name, patience = f"owner {step.id}", held.ctx.patience
-    body = result_body(msgspec.json.decode((owner.safe_output if owner is not None else None) or b"null"))
+    known = owner.safe_output if owner is not None else None
+    bad_news = owner is not None and shown_receipt(owner.step, known).error is not None
+    body = result_body(msgspec.Raw(known or b"null"), code=RECEIPT_ERROR if bad_news else None)
 
     def command(d: Draft) -> list[str]:
         if d.run.ended or d.step(step.id).status is not StepStatus.pending:
             return []
         if owner is not None and owner.step.status is StepStatus.succeeded:
-            answer_from_owner(d, step.id, owner.step.external_resource_id, owner.step.resource_url, body)
+            answer_from_owner(d, step.id, owner.step.external_resource_id, owner.step.resource_url, body, known)
         elif owner is not None and owner.step.status is StepStatus.failed:
             text = "An earlier call under the same key failed; propose the call again."
             fail_step(d, step, "owner_failed", body=result_body(text, code="owner_failed"))

@@ -23,38 +23,64 @@ NOBODY = 65_534
 pytestmark = pytest.mark.sqlite_only("a file is what can be moved")
 
 
+async def _work_for_a_while(story: Story, path: str) -> None:
+    """Until commits are later than the last change in the folder, by its own clock: only that is looked at then."""
+    while os.stat(path + "-wal").st_mtime_ns <= os.stat(os.path.dirname(path)).st_mtime_ns:
+        await story.append(story.created(story.run.step_count + 1))
+    await story.append(story.created(story.run.step_count + 1))
+
+
+@pytest.mark.parametrize("worked", [False, True])
 @pytest.mark.parametrize("part", ["", "-wal", "-shm"])
-async def test_nothing_is_committed_into_a_file_that_is_gone(bench: SqliteBench, part: str) -> None:
+async def test_nothing_is_committed_into_a_file_that_is_gone(bench: SqliteBench, part: str, worked: bool) -> None:
     store = await bench.open()
     story = await Story.begin(store)
+    if worked:
+        await _work_for_a_while(story, bench.path)
+    step = story.run.step_count + 1
     os.rename(bench.path + part, bench.path + ".aside")
     with pytest.raises(StoreUnavailable, match=r"removed or replaced .* Nothing was written; stop every process"):
-        await story.append(story.created())
+        await story.append(story.created(step))
     with pytest.raises(StoreUnavailable, match="moved, removed or replaced"):
         await store.claim(TENANT, "w", {}, 30.0, 1)
     os.rename(bench.path + ".aside", bench.path + part)
-    await story.append(story.created())
+    await story.append(story.created(step))
     assert await story.reloaded() and await store.integrity() == []
 
 
 async def test_nothing_is_committed_beside_a_copy_that_was_put_in_its_place(bench: SqliteBench) -> None:
     store = await bench.open()
     story = await Story.begin(store)
+    await _work_for_a_while(story, bench.path)
     copy = bench.path + ".copy"
     with closing(sqlite3.connect(bench.path)) as source, closing(sqlite3.connect(copy)) as target:
         source.backup(target)
     os.replace(copy, bench.path)
     with pytest.raises(StoreUnavailable, match="replaced"):
-        await story.append(story.created())
+        await story.append(story.created(story.run.step_count + 1))
+
+
+async def test_a_file_behind_a_link_is_looked_at_where_it_is(bench: SqliteBench, folder: Path) -> None:
+    real = folder / "real"
+    real.mkdir()
+    os.symlink(real / "store.db", bench.path)
+    store = await bench.open()
+    story = await Story.begin(store)
+    for _ in range(50):
+        await story.append(story.created(story.run.step_count + 1))
+    os.rename(real / "store.db", real / "aside.db")
+    with pytest.raises(StoreUnavailable, match="moved, removed or replaced"):
+        await story.append(story.created(story.run.step_count + 1))
 
 
 async def test_nothing_is_committed_where_the_folder_is_gone(bench: SqliteBench, tmp_path: Path) -> None:
     store = await bench.open()
     story = await Story.begin(store)
+    await _work_for_a_while(story, bench.path)
     folder = os.path.dirname(bench.path)
     shutil.move(folder, tmp_path / "aside")
     with pytest.raises(StoreUnavailable, match="moved"):
-        await story.append(story.created())
+        await story.append(story.created(story.run.step_count + 1))
     shutil.move(tmp_path / "aside", folder)
 
 

@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Mapping
 
 import pytest
+from msgspec.structs import replace
 
 from surefoot.core.payloads import MessageBody, StepView
 from surefoot.store.sqlfile import queries
@@ -36,6 +37,20 @@ async def test_the_64_runs_of_a_tick_share_their_commits(bench: SqliteBench) -> 
     before = bench.commits.count
     await asyncio.gather(*[steps(story, 20) for story in stories])
     assert bench.commits.count - before <= 2 * 20 + 2
+
+
+async def test_a_run_that_is_alone_waits_for_nobody(bench: SqliteBench) -> None:
+    """Neither for others that could share its commit, nor for the loop to tell it that it is durable."""
+    store = await bench.open()
+    story, other = await Story.begin(store, 1), await Story.begin(store, 2)
+    before = bench.commits.count
+    alone = replace(story.next(story.created()), alone=True)
+    with pytest.raises(StopIteration):
+        story.write(alone).send(None)
+    assert bench.commits.count == before + 1 and await story.reloaded()
+    joins = replace(story.next(story.created(2)), alone=True)
+    await asyncio.gather(other.append(other.created()), story.write(joins))
+    assert bench.commits.count == before + 2, "where others wait already, it shares their commit"
 
 
 async def test_statements_and_bytes_a_step_are_flat(bench: SqliteBench) -> None:

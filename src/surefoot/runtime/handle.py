@@ -43,6 +43,8 @@ class Handle:
         """Called with each append that was committed, before anything follows from it; must not raise."""
         self.cut_off = False
         """The wait for an append was cancelled, or in vain: it may be written all the same, and `run` not show it."""
+        self.alone: Callable[[], bool] = bool
+        """Whether no other run is driven in this process."""
         self._rules = rules
         self._lock = asyncio.Lock()
         self._keep: str | None = None
@@ -137,6 +139,7 @@ class Handle:
             needs_lease=draft.needs_lease,
             wall_before=draft.wall_before,
             release=release(after) if release is not None else False,
+            alone=self.alone(),
         )
         try:
             await self.store.append(append)

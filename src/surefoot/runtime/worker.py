@@ -251,6 +251,7 @@ class Worker:
     def driver(self, run: Run, loop: Loop, claimed: Claimed) -> Driver:
         """What drives a run that is in memory already, perhaps before its first commit."""
         handle = Handle(self.ctx.store, run, self.ctx.registry.of(run).rules, claimed.token)
+        handle.alone = lambda: len(self.drivers) == 1
         driver = Driver(self.ctx, handle, loop, claimed.lease_until, self._throttles, owner_died=claimed.owner_died)
         if not self._claims:
             # What this process performs stays its own until only a person can move it.

@@ -52,6 +52,8 @@ class Append(msgspec.Struct, frozen=True, gc=False):
     wall_before: float | None = None
     release: bool = False
     """The lease ends with this append."""
+    alone: bool = False
+    """No other run is driven beside it: a store need not wait for others that could share its commit."""
 
 
 class Create(msgspec.Struct, frozen=True, gc=False):

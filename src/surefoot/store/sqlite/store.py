@@ -137,7 +137,7 @@ class SqliteStore(SqliteAccess):
 
     async def append(self, append: Append) -> None:
         """Durably write one decision: all of it or nothing."""
-        await self._submit(AppendJob(append, self._watch.touched))
+        await self._submit(AppendJob(append, self._watch.touched), at_once=append.alone)
 
     async def register_worker(self, worker_id: str) -> None:
         """Take the worker's lock and write it down, before its first lease does so."""
@@ -301,10 +301,10 @@ class SqliteStore(SqliteAccess):
 
     # How it is done
 
-    async def _submit(self, job: Job[T]) -> T:
+    async def _submit(self, job: Job[T], *, at_once: bool = False) -> T:
         if self._closed:
             raise StoreClosed(f"{self.path} is closed. Open the store again")
-        return await self._writer.submit(job)
+        return await self._writer.submit(job, at_once=at_once)
 
     async def _call(self, function: Callable[[Transaction], T]) -> T:
         return await self._submit(Call(function))

@@ -33,6 +33,7 @@ BATCH_MAX = 512
 BUSY_SECONDS_MAX = 30.0
 PAUSE_SECONDS_MIN = 0.002
 PAUSE_SECONDS_MAX = 0.05
+_FLUSHED = frozenset(FLUSH_ORDER)
 
 
 class Undo(Exception):
@@ -49,25 +50,34 @@ class Transaction:
     def __init__(self, file: SqliteFile, clock: Clock) -> None:
         self.file = file
         self.clock = clock
-        self._rows: dict[str, list[Values]] = {}
+        self._jobs: list[dict[str, list[Values]]] = []
 
     def later(self, rows: dict[str, list[Values]]) -> None:
-        """Rows that are written with those of the other jobs, a query at a time."""
-        for query, values in rows.items():
-            waiting = self._rows.get(query)
-            if waiting is None:
-                self._rows[query] = list(values)
-            else:
-                waiting.extend(values)
+        """Rows that are written with those of the other jobs, a query at a time. They are left as they are."""
+        self._jobs.append(rows)
 
     def flush(self) -> None:
         """Write them."""
-        rows, self._rows = self._rows, {}
+        rows, self._jobs = _together(self._jobs), []
+        assert rows.keys() <= _FLUSHED, "every query that may wait has its place in FLUSH_ORDER"
         for query in FLUSH_ORDER:
-            values = rows.pop(query, None)
+            values = rows.get(query)
             if values is not None:
                 self.file.many(query, values)
-        assert not rows, "every query that may wait has its place in FLUSH_ORDER"
+
+
+def _together(jobs: list[dict[str, list[Values]]]) -> dict[str, list[Values]]:
+    if len(jobs) == 1:
+        return jobs[0]
+    rows: dict[str, list[Values]] = {}
+    for job in jobs:
+        for query, values in job.items():
+            waiting = rows.get(query)
+            if waiting is None:
+                rows[query] = list(values)
+            else:
+                waiting.extend(values)
+    return rows
 
 
 class Job(Generic[T]):
@@ -123,10 +133,19 @@ class Writer:
         self._pause = PAUSE_SECONDS_MIN
         self._waiting: asyncio.Task[None] | None = None
 
-    def submit(self, job: Job[T]) -> asyncio.Future[T]:
-        """Queue a job. Cancelling the wait for its future does not cancel the commit."""
+    def submit(self, job: Job[T], *, at_once: bool = False) -> asyncio.Future[T]:
+        """Queue a job. Cancelling the wait for its future does not cancel the commit.
+
+        `at_once`: nobody is likely to share its commit, so it does not wait a pass of the loop for others, nor its
+        caller another one for the result.
+        """
+        at_once = at_once and not self._scheduled and not self._queue
         self._queue.append(job)  # type: ignore[arg-type]  # only Job.write gives the value that Job.future takes
-        self._schedule()
+        if at_once:
+            self._scheduled = True
+            self._flush()
+        else:
+            self._schedule()
         return job.future
 
     @property

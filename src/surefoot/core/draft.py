@@ -105,7 +105,7 @@ def derive_status(run: Run) -> RunStatus:
     """The status that follows from steps and actions (see design: terminal; waiting_for_user; reconciling; running)."""
     if run.ended:
         return run.status
-    doubtful = [step for step in run.steps.values() if step.in_doubt]
+    doubtful = [s for s in run.steps.values() if s.status is StepStatus.outcome_unknown and s.in_doubt]
     if run.actions and run.waiting_actions and run.batch_open:
         ready = any(step.status in (StepStatus.running, StepStatus.pending) for step in run.steps.values())
         asked = {a.step_id for a in run.waiting_actions if a.kind is ActionKind.resolve}

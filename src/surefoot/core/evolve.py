@@ -321,7 +321,7 @@ def _with(receipts: tuple[str, ...], resource: str | None) -> tuple[str, ...]:
 def _end_attempt(step: Step, number: int | None, end: AttemptEnd | None, code: str | None, at: Instant) -> Step:
     if number is None or end is None:
         return step
-    attempts = tuple(_with_end(a, end, code, at) if a.number == number else a for a in step.attempts)
+    attempts = tuple([_with_end(a, end, code, at) if a.number == number else a for a in step.attempts])
     return replace(step, attempts=attempts)
 
 
@@ -406,7 +406,7 @@ def _appended(run: Run, event: ev.MessageAppended, at: Instant) -> Run:
     return replace(
         run,
         steps=steps,
-        queued=tuple(q for q in run.queued if q != event.message_id),
+        queued=tuple([q for q in run.queued if q != event.message_id]),
         result_step_id=None if event.role == "user" else run.result_step_id,
         next_position=max(run.next_position, event.position + 1),
     )

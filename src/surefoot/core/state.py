@@ -333,7 +333,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 
 def last_committed_sequence(run: Run) -> int:
     """The largest n such that all steps up to n have ended or are given up."""
-    return min((s.sequence for s in run.steps.values() if s.open_in_loop), default=run.step_count + 1) - 1
+    return min([s.sequence for s in run.steps.values() if s.open_in_loop], default=run.step_count + 1) - 1
 
 
 def wake_times(run: Run) -> tuple[float | None, float | None]:

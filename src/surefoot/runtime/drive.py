@@ -215,7 +215,7 @@ class Driver:
 
     def _others_busy(self) -> bool:
         current = asyncio.current_task()
-        return any(task is not current and not task.done() for task in self._tasks.values())
+        return True in [task is not current and not task.done() for task in self._tasks.values()]
 
     # Deciding
 

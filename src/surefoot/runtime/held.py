@@ -121,10 +121,11 @@ class Held:
 
     def may_release(self, after: Run) -> bool:
         """The lease ends with an append that leaves nothing to do for a while, if nothing else is under way."""
-        if self.others_busy() or self.stuck:
-            return False
+        # The cheapest first: this is asked of every append, and nearly each of them leaves something to do at once.
         mono, _ = wake_times(after)
-        return mono is None or mono > self.now() + self.hold_s
+        if mono == 0.0 or self.stuck or (mono is not None and mono <= self.now() + self.hold_s):
+            return False
+        return not self.others_busy()
 
     def start(self, step: Step | None) -> Start | None:
         """What an intent needs right now; None where none may begin: the lease ends soon, or the worker stops."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from surefoot import Absent, Agent, Approval, Operation, Receipt, Surefoot, effects, tool
@@ -104,9 +106,20 @@ def _to_another_place(arguments: object) -> str:
     return "another account"
 
 
-@pytest.mark.parametrize("change", ["credential", "target"])
+CHANGES: dict[str, dict[str, Any]] = {
+    "credential": {"credential": "OTHER"},
+    "target": {"target": _to_another_place},
+    "all": {"credential": "OTHER", "target": _to_another_place, "version": "2"},
+}
+SHOWN = {"credential": "OTHER", "target": "another account", "version": "2"}
+
+
+@pytest.mark.parametrize("change", CHANGES)
 async def test_a_call_that_would_be_another_one_by_now_is_asked_about_once(store_url: str, change: str) -> None:
-    """The person has approved it to its target, under its credential."""
+    """The person has approved it to its target, under its credential.
+
+    One question shows all that differs: asked about one after the other, each answer would forget the one before.
+    """
     sent: list[str] = []
 
     @tool(effect=effects.opaque, approval=Approval(permission="billing"), credential="PAY_TOKEN")
@@ -119,39 +132,8 @@ async def test_a_call_that_would_be_another_one_by_now_is_asked_about_once(store
     async with Surefoot(store_url, [agent], worker=True, log=lambda line: None) as sf:
         run = await sf.wait((await sf.start(agent, "Pay.")).id, timeout=SECONDS)
         (first,) = run.pending_actions
-    other = pay.using(credential="OTHER") if change == "credential" else pay.using(target=_to_another_place)
     # It asks nobody any more; whoever had to be asked then is asked.
-    async with Surefoot(store_url, [clerk(other.using(approval="never"))], worker=True, log=lambda line: None) as sf:
-        await sf.approve(first.id, by="ann")
-        run = await sf.wait(
-            run.id, until=lambda r: r.status == "completed" or any(a.id != first.id for a in r.pending_actions),
-            timeout=SECONDS,
-        )  # fmt: skip
-        (second,) = run.pending_actions
-        assert sent == [] and isinstance(second.preview, dict)
-        shown = second.preview[change]
-        assert shown == ("OTHER" if change == "credential" else "another account")
-        assert (second.kind, second.permission) == ("approve", "billing")
-        await sf.approve(second.id, by="ann")
-        run = await sf.wait(run.id, timeout=SECONDS)
-    assert (run.status, len(sent)) == ("completed", 1)
-
-
-async def test_a_call_of_which_everything_has_changed_is_asked_about_once(store_url: str) -> None:
-    """One question shows all that differs: asked about one after the other, each answer would forget the one before."""
-    sent: list[str] = []
-
-    @tool(effect=effects.opaque, approval=Approval(permission="billing"), credential="PAY_TOKEN")
-    async def pay(op: Operation) -> Receipt:
-        """Pay."""
-        sent.append(op.key)
-        return Receipt(resource_id="p-1")
-
-    agent = clerk(pay)
-    async with Surefoot(store_url, [agent], worker=True, log=lambda line: None) as sf:
-        run = await sf.wait((await sf.start(agent, "Pay.")).id, timeout=SECONDS)
-        (first,) = run.pending_actions
-    other = clerk(pay.using(credential="OTHER", target=_to_another_place, version="2"))
+    other = clerk(pay.using(**CHANGES[change], approval="never"))
     async with Surefoot(store_url, [other], worker=True, log=lambda line: None) as sf:
         await sf.approve(first.id, by="ann")
         run = await sf.wait(
@@ -160,13 +142,15 @@ async def test_a_call_of_which_everything_has_changed_is_asked_about_once(store_
         )  # fmt: skip
         (second,) = run.pending_actions
         assert sent == [] and isinstance(second.preview, dict)
-        shown = [second.preview[name] for name in ("credential", "target", "tool_version")]
-        assert shown == ["OTHER", "another account", "2"]
-        (why,) = second.preview["warnings"]
-        assert all(word in why for word in ("version 1 to 2", "PAY_TOKEN", "another account")), why
+        for name in CHANGES[change]:
+            assert second.preview["tool_version" if name == "version" else name] == SHOWN[name]
+        if change == "all":
+            (why,) = second.preview["warnings"]
+            assert all(word in why for word in ("version 1 to 2", "PAY_TOKEN", "another account")), why
+        assert (second.kind, second.permission) == ("approve", "billing")
         await sf.approve(second.id, by="ann")
         run = await sf.wait(run.id, timeout=SECONDS)
-        assert (run.status, len(sent)) == ("completed", 1), run.pending_actions
+    assert (run.status, len(sent)) == ("completed", 1), run.pending_actions
 
 
 async def test_a_question_asked_for_another_reason_shows_under_what_and_to_what_it_would_be_made(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
+
 import msgspec
 import pytest
 
@@ -104,6 +107,23 @@ async def test_the_last_turn_is_not_spent_on_a_summary(store_url: str) -> None:
         run = await sf.wait((await sf.start("reader", "x" * 1_000)).id, timeout=WAIT_SECONDS)
     assert run.error_code == "turns_used_up" and len(model.requests) == 5
     assert not _is_compaction(model.requests[-1])
+
+
+async def test_a_history_that_may_not_be_summarised_is_sent_as_it_is(store_url: str) -> None:
+    """The summary was asked for until the attempts were used up, by every run of the conversation anew."""
+    turns: Iterator[Answer] = iter([*([("look", {"number": n})] for n in range(9)), "done"])
+
+    def answer(request: ModelRequest) -> Answer:
+        return ModelResponse("I cannot.", finish="content_filter") if _is_compaction(request) else next(turns)
+
+    model = FakeModel([answer] * 40, by="call")
+    async with Surefoot(store_url, [_agent(model)], worker=True, log=lambda line: None) as sf:
+        run = await sf.wait((await sf.start("reader", "What is there?")).id, timeout=WAIT_SECONDS)
+    assert (run.status, run.result) == ("completed", {"text": "done"})
+    asked = [_is_compaction(request) for request in model.requests]
+    assert True in asked and (True, True) not in pairwise(asked)
+    sent = [request for request in model.requests if not _is_compaction(request)]
+    assert [validate_history(request.messages) for request in sent] == [None] * 10
 
 
 async def test_an_empty_summary_is_asked_for_again(store_url: str) -> None:

@@ -49,6 +49,10 @@ DONE_HEAD = "What the calls up to here did outside (from the records of the runt
 NOT_KNOWN = "not known whether it was done; do not assume either way"
 
 
+class SummaryStopped(ModelRetryable):
+    """The same history would be stopped again, and may be sent as it is."""
+
+
 def cut_of(history: History, tokens_max: int) -> int | None:
     """Up to which position the history is to be summarised; None if it fits in the bound, or would not get shorter.
 
@@ -83,9 +87,9 @@ def compaction_request(history: History, up_to: int, settings: Mapping[str, obje
 
 
 def summary_body(answer: ModelResponse, up_to: int, tokens_max: int) -> bytes:
-    """The answer as a message of role `summary`. Raises ModelRetryable for one without text, or with a refusal."""
+    """The answer as a message of role `summary`. Raises ModelRetryable for one without text, or SummaryStopped."""
     if answer.finish == FILTERED:
-        raise ModelRetryable("the provider's content filter stopped the summary")
+        raise SummaryStopped("the provider's content filter stopped the summary")
     text = clean_text(answer.text).strip()
     if not text:
         raise ModelRetryable("the model gave an empty summary")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from surefoot.agent.compaction import SummaryStopped
 from surefoot.agent.model import Model, ModelNeedsPerson, ModelRefused, ModelRetryable
 from surefoot.core import policy
 from surefoot.core.attempts import Outcome
@@ -15,6 +16,7 @@ RETRY_AFTER_SECONDS_MAX = 3_600.0
 """A provider that asks for a longer wait is asked again after this."""
 NEEDS_PERSON = "model_needs_person"
 REFUSED = "model_refused_request"
+SUMMARY_STOPPED = "summary_stopped"
 _HELPLESS = frozenset({NEEDS_PERSON, REFUSED})
 
 
@@ -43,6 +45,8 @@ class Models:
         if isinstance(error, ModelNeedsPerson | ModelRefused):
             return self._helpless(step, NEEDS_PERSON if isinstance(error, ModelNeedsPerson) else REFUSED, error)
         again = self._again_s(step, error)
+        if isinstance(error, SummaryStopped):
+            return Outcome("in_doubt", code=SUMMARY_STOPPED, again_s=again), False
         if isinstance(error, ModelRetryable):
             if error.status == 429:
                 return Outcome("refused", code="model_rate_limited", again_s=again), False

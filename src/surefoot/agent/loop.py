@@ -12,7 +12,7 @@ import msgspec
 
 from surefoot.agent.agent import Agent
 from surefoot.agent.compaction import compaction_request, cut_of, opening, summary_body
-from surefoot.agent.fallback import Models
+from surefoot.agent.fallback import SUMMARY_STOPPED, Models
 from surefoot.agent.messages import History, assistant_body, read_answer
 from surefoot.agent.model import FILTERED, Model, ModelRequest, ModelResponse, NoteMessage, WireMessage
 from surefoot.agent.output import REMINDER
@@ -142,7 +142,9 @@ class AgentLoop:
         self._history.extend(await self._said(run))
         bound = self._agent.history_tokens
         up_to = None
-        if bound is not None and run.turns < run.limits.turns_max:  # the last turn is not spent on a summary
+        stopped = sum(attempt.code == SUMMARY_STOPPED for attempt in step.attempts)
+        # The last turn is not spent on a summary, nor what no model of the agent's is let summarise.
+        if bound is not None and run.turns < run.limits.turns_max and stopped < len(self._agent.models):
             up_to = cut_of(self._history, bound)
         if up_to is not None:
             request = compaction_request(self._history, up_to, self._agent.settings)

@@ -163,15 +163,16 @@ def recover_step(d: Draft, step_id: str, *, owner_died: bool, start: Start | Non
     return True
 
 
-def count_as_sent(d: Draft, step_id: str, token: int, since_wall: float) -> None:
-    """A copy of the store was put back: a pending call may have been sent since `since_wall`, by who knew more.
+def count_as_sent(d: Draft, step_id: str, token: int, since_wall: float, code: str = "restored") -> None:
+    """A pending call may have been sent since `since_wall`: a copy of the store was put back, and others knew more; or
+    what was tried was declared a read, and is none by the code of now (`declared_anew`).
 
     From here on it is in doubt like any other: looked up, resent under its key, or asked about. Raises NotAllowed for a
     step that is not pending.
     """
     step = d.step(step_id)
     if step.status is not StepStatus.pending:
-        raise NotAllowed("only a pending call counts as sent after a restore", code="illegal_transition")
+        raise NotAllowed("only a pending call counts as sent after all", code="illegal_transition")
     d.emit(
         ev.StepStarted(
             step.id,
@@ -183,7 +184,7 @@ def count_as_sent(d: Draft, step_id: str, token: int, since_wall: float) -> None
             since_wall=since_wall,
         )
     )
-    d.emit(ev.StepOutcomeUnknown(step.id, step.attempt + 1, "restored", ended=True))
+    d.emit(ev.StepOutcomeUnknown(step.id, step.attempt + 1, code, ended=True))
 
 
 def end_used_up(d: Draft, step_id: str) -> None:

@@ -141,8 +141,7 @@ def close_calls(d: Draft, code: str) -> tuple[str, ...]:
     for step in sorted(d.run.steps.values(), key=lambda s: s.sequence):
         if not step.open_in_loop:
             continue
-        effectful = step.type is StepType.tool_call and d.rules(step).effect is not EffectClass.read
-        if effectful and step.doubtful_attempts:
+        if d.doubts(step):
             sent.append(step.id)
             text = "The outcome of this call was not known when the run ended."
             answer(d, step, result_body(text, code="outcome_unknown"))

@@ -13,7 +13,19 @@ from surefoot.core import events as ev
 from surefoot.core.evolve import evolve
 from surefoot.core.payloads import Payload, TransientDrop
 from surefoot.core.policy import careful_rules
-from surefoot.core.state import ActionKind, ActionStatus, Instant, Rules, Run, RunStatus, Step, StepStatus
+from surefoot.core.state import (
+    ActionKind,
+    ActionStatus,
+    Attempt,
+    EffectClass,
+    Instant,
+    Rules,
+    Run,
+    RunStatus,
+    Step,
+    StepStatus,
+    StepType,
+)
 from surefoot.errors import NotFound, RunEnded
 
 NOTE_PREFIX = "msg_note_"
@@ -57,6 +69,17 @@ class Draft:
     def rules(self, step: Step) -> Rules:
         """What holds for the step: the code of now where it is not bolder about what older code has sent."""
         return careful_rules(self._rules.get(step.tool_name or "", step.rules), step.rules)
+
+    def doubts(self, step: Step) -> tuple[Attempt, ...]:
+        """The attempts of a call that may have acted.
+
+        One that waits to be tried again, and was declared a read, was one when it was tried: it ends without a
+        question, whatever the code of now declares.
+        """
+        if step.type is not StepType.tool_call or self.rules(step).effect is EffectClass.read:
+            return ()
+        waits = step.status in (StepStatus.pending, StepStatus.waiting_for_approval)
+        return () if waits and step.rules.effect is EffectClass.read else step.doubtful_attempts
 
     def require_open(self) -> None:
         """Raises RunEnded if the run is terminal."""

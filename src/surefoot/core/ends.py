@@ -116,10 +116,8 @@ def fail_step(
 
 def _assert_no_doubt(d: Draft, step: Step, attempt: int | None, end: AttemptEnd | None) -> None:
     """Doubt is never `failed`. Whoever comes here with one has forgotten to look."""
-    if step.type is not StepType.tool_call or d.rules(step).effect is EffectClass.read:
-        return
     proven = attempt if end in (AttemptEnd.refused, AttemptEnd.not_sent) else None
-    doubt = [a.number for a in d.step(step.id).doubtful_attempts if a.number != proven]
+    doubt = [a.number for a in d.doubts(d.step(step.id)) if a.number != proven]
     assert not doubt, f"step {step.id} is to fail, but its attempts {doubt} may have been sent"
 
 

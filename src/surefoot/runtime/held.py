@@ -161,7 +161,7 @@ class Held:
         if step.type is not StepType.tool_call:
             return step.type is StepType.model_call
         tool = self.tools.tools.get(step.tool_name or "")
-        if step.rules.waits_for is not None or tool is None:
+        if step.rules.waits_for is not None or tool is None or self.was_read(step):
             return False
         if step.owner_step_id is not None or tool.precondition is not None:
             return False
@@ -171,6 +171,10 @@ class Held:
             return True
         account = self.accounts.get(tool.credential or "")
         return account is not None and step.account in (None, account)
+
+    def was_read(self, step: Step) -> bool:
+        """Whether a pending call was tried as a read, and is none by the code of now: perhaps it was none then."""
+        return bool(step.attempts) and bool(step.doubtful_attempts) and self.rules(step).effect is not EffectClass.read
 
     # Throttles
 

@@ -7,6 +7,7 @@ import sys
 import msgspec
 
 from surefoot.core import policy
+from surefoot.core.attempts import count_as_sent
 from surefoot.core.decide import answer_from_owner, ask_approval, defer, start_step
 from surefoot.core.draft import Draft
 from surefoot.core.ends import fail_step
@@ -26,6 +27,7 @@ from surefoot.runtime.waiting import go_on_waiting
 
 PRECONDITION_TIMEOUT_SECONDS = 30.0
 OWNER_GIVEN_UP = "owner_given_up"
+DECLARED_ANEW = "declared_anew"
 _NOT_NOW = frozenset({"account_changed", "account_unknown", "approval_expired", "not_yet"})
 ACCOUNT_SECONDS = 60.0
 """So often it is asked whose a credential is that is not that of the step's earlier attempts."""
@@ -35,6 +37,8 @@ async def start_when_ready(held: Held, step: Step) -> list[str]:
     """Do the I/O that comes before the step's intent, then commit the intent. Returns the steps begun."""
     if step.owner_step_id is not None:
         return await _ask_owner(held, step)
+    if held.was_read(step):
+        return await _find_out(held, step)
     tool = held.tools[step.tool_name]
     if await _asked_again(held, step, tool):
         return []
@@ -57,6 +61,18 @@ async def start_when_ready(held: Held, step: Step) -> list[str]:
         if step.id not in begun:
             held.leave(step.id)
     return begun
+
+
+async def _find_out(held: Held, step: Step) -> list[str]:
+    """What it did as a read, before it is tried as what it is by now."""
+
+    def command(d: Draft) -> list[str]:
+        now, token = d.step(step.id), held.handle.token
+        if not d.run.ended and now.status is StepStatus.pending and token is not None:
+            count_as_sent(d, step.id, token, now.attempts[0].started.wall, DECLARED_ANEW)
+        return held.go_on(d)
+
+    return await held.decide(command, step_id=step.id) or []
 
 
 def _not_yet(d: Draft, step_id: str, again_s: float, code: str) -> None:

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.sqlite_only("a file is what can be moved")
 
 async def _work_for_a_while(story: Story, path: str) -> None:
     """Until commits are later than the last change in the folder, by its own clock: only that is looked at then."""
-    while os.stat(path + "-wal").st_mtime_ns <= os.stat(os.path.dirname(path)).st_mtime_ns:
+    while os.stat(path + "-wal").st_ctime_ns <= os.stat(os.path.dirname(path)).st_ctime_ns:
         await story.append(story.created(story.run.step_count + 1))
     await story.append(story.created(story.run.step_count + 1))
 
@@ -56,6 +56,21 @@ async def test_nothing_is_committed_beside_a_copy_that_was_put_in_its_place(benc
     with closing(sqlite3.connect(bench.path)) as source, closing(sqlite3.connect(copy)) as target:
         source.backup(target)
     os.replace(copy, bench.path)
+    with pytest.raises(StoreUnavailable, match="replaced"):
+        await story.append(story.created(story.run.step_count + 1))
+
+
+async def test_a_backup_that_is_put_back_with_its_times_is_noticed(bench: SqliteBench) -> None:
+    """As `rsync -a` and `tar` do it: the folder says that nothing in it has changed since."""
+    store = await bench.open()
+    story = await Story.begin(store)
+    await _work_for_a_while(story, bench.path)
+    folder = os.path.dirname(bench.path)
+    before, copy = os.stat(folder), bench.path + ".copy"
+    with closing(sqlite3.connect(bench.path)) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
+    os.replace(copy, bench.path)
+    os.utime(folder, ns=(before.st_atime_ns, before.st_mtime_ns))
     with pytest.raises(StoreUnavailable, match="replaced"):
         await story.append(story.created(story.run.step_count + 1))
 

@@ -63,9 +63,11 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def _changed(path: str) -> tuple[int, int, int] | None:
-    """What is there, and when it was changed last (nanoseconds)."""
+    """What is there, and when it was changed last (nanoseconds), by the time that nobody can set: whoever puts a backup
+    back sets the other one.
+    """
     try:
         found = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns
+    return found.st_dev, found.st_ino, found.st_ctime_ns

@@ -73,10 +73,20 @@ async def examine(store: Store, tenant_id: str) -> Report:
         except SurefootError as problem:
             if problem.code != "unreadable":
                 raise
-            next_action = "nothing is executed on it; restore the row from a backup, or cancel the run"
-            found = [Finding("unreadable", run_id, str(problem), next_action)]
+            found = [Finding("unreadable", run_id, str(problem), await _mending(store, tenant_id, run_id))]
         findings += found
     return Report(findings, Information(store.path, dict(seen.statuses), seen.live, seen.in_doubt, seen.questions))
+
+
+async def _mending(store: Store, tenant_id: str, run_id: str) -> str:
+    """What can be done about a run that cannot be read whole. Who cancels it has to read what is open in it."""
+    try:
+        await store.load(tenant_id, run_id)
+    except SurefootError:
+        return (
+            "nothing is executed on it, nor can it be cancelled; restore the row from a backup, or use a newer version"
+        )
+    return "restore the row from a backup, use a newer version, or cancel the run"
 
 
 class _Seen:
@@ -102,7 +112,7 @@ async def _examine_run(store: Store, tenant_id: str, run_id: str, seen: _Seen) -
     while True:
         row = await store.run(tenant_id, run_id)
         steps = await store.steps(tenant_id, run_id)
-        actions = await store.actions(tenant_id, run_id=run_id)
+        actions = (await store.actions(tenant_id, run_id=run_id)).whole()
         recorded = await _all_events(store, tenant_id, run_id)
         after = await store.run(tenant_id, run_id)
         if after.run.version == row.run.version:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from surefoot.core.codec import decode_value
 from surefoot.core.evolve import Recorded
 from surefoot.core.ids import run_of_step
 from surefoot.core.state import (
@@ -25,6 +26,7 @@ from surefoot.core.state import (
 )
 from surefoot.runtime.children import calls_run, rests
 from surefoot.runtime.context import Context
+from surefoot.store.listed import Listed, UnreadableRow
 from surefoot.store.port import ActionRow, EvidenceRow, MessageRow, RunRow, StepRow
 from surefoot.vocabulary import event_text, text_of
 
@@ -137,6 +139,8 @@ class RunSnapshot(msgspec.Struct, frozen=True):
     metadata: object
     created_at: str
     updated_at: str
+    unreadable: list[UnreadableRow] = []
+    """Of the runs that work for it, and of their questions, what cannot be read and is in no list here."""
 
 
 class RunSummary(msgspec.Struct, frozen=True):
@@ -303,11 +307,12 @@ async def read_snapshot(ctx: Context, run_id: str, language: str) -> RunSnapshot
     shown = await ctx.store.shown(ctx.tenant_id, run_id)
     row, steps, asked = shown.row, shown.steps, shown.actions
     calling = any(s.step.rules.waits_for is WaitsFor.run for s in steps)
-    children: list[Run] = []
+    children: Listed[Run] = Listed()
     if calling:
         # Read after the run itself: what works for it may be shown as further than it is, and is never lost.
         children = await ctx.store.children(ctx.tenant_id, run_id)
-        asked = await ctx.store.actions(ctx.tenant_id, run_id=run_id, below=True)
+        asked = below = await ctx.store.actions(ctx.tenant_id, run_id=run_id, below=True)
+        children.unreadable += below.unreadable
     works = {child.parent_step_id: child.id for child in children}
     known: dict[str, list[EvidenceView]] = {}
     for line in shown.evidence:
@@ -342,6 +347,7 @@ async def read_snapshot(ctx: Context, run_id: str, language: str) -> RunSnapshot
         metadata=_json(row.metadata),
         created_at=iso(row.created_at) or "",
         updated_at=iso(row.updated_at) or "",
+        unreadable=children.unreadable,
     )
 
 
@@ -352,7 +358,7 @@ async def read_calls(ctx: Context, step_ids: Sequence[str], language: str) -> li
 
 
 def _json(data: bytes | None) -> object:
-    return None if data is None else msgspec.json.decode(data)
+    return None if data is None else decode_value(data, object, "a stored value")
 
 
 def _next(row: RunRow, steps: Sequence[StepRow], now: Instant, rest: bool) -> Next | None:

@@ -12,12 +12,15 @@ from surefoot.errors import InvalidInput
 from surefoot.runtime.context import Context
 from surefoot.runtime.given import check_after, check_status
 from surefoot.snapshot import RunEvent, RunSnapshot, RunSummary, public_event, read_snapshot, run_summary
+from surefoot.store.listed import Listed
 from surefoot.store.port import MessageRow
 from surefoot.waiters import LOOK_AGAIN_SECONDS
 
 EVENTS_PAGE = 500
 RUNS_PAGE = 50
 RUNS_PAGE_MAX = 1_000_000
+UNREADABLE_MAX = 1_000
+"""So many runs that cannot be read are passed over for one page: a page costs what it costs in a store of any size."""
 RUN_ID = re.compile(r"run_[0-9a-z]{26}")
 
 
@@ -41,19 +44,27 @@ class Views(ABC):
         before: str | None = None,
         limit: int = RUNS_PAGE,
         language: str = "en",
-    ) -> list[RunSummary]:
+    ) -> Listed[RunSummary]:
         """Up to `limit` runs (at most 1,000,000), newest first; the next page is `before` the id of the last one.
 
-        `status` is one of a run, such as "waiting_for_user", and `agent` the name of one. Raises InvalidInput.
+        `status` is one of a run, such as "waiting_for_user", and `agent` the name of one. Raises InvalidInput. What
+        cannot be read is none of them, and stands in `unreadable` of the list; a page ends at 1,000 of these, and
+        `behind` of the list is then what the next one is before.
         """
         check_status(status, RunStatus)
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= RUNS_PAGE_MAX:
             raise InvalidInput(f"limit is a whole number from 1 to {RUNS_PAGE_MAX}")
         if before is not None and (not isinstance(before, str) or RUN_ID.fullmatch(before) is None):
             raise InvalidInput("before is the id of the last run of the page before; leave it out to begin")
-        ctx = self.context
-        rows = await ctx.store.runs(ctx.tenant_id, status=status, agent=agent, before=before, limit=limit)
-        return [run_summary(row, language) for row in rows]
+        found: Listed[RunSummary] = Listed()
+        store, tenant_id, left = self.context.store, self.context.tenant_id, limit
+        while left > 0 and len(found.unreadable) < UNREADABLE_MAX:
+            page = await store.runs(tenant_id, status=status, agent=agent, before=before, limit=left)
+            found.go_on(page.shown(lambda row: run_summary(row, language), lambda row: (row.run.id, row.run.id)))
+            left, before = limit - len(found), found.behind
+            if before is None:
+                break
+        return found
 
     async def events(self, run_id: str, after: int = 0) -> AsyncIterator[RunEvent]:
         """The run's events with a sequence above `after`, in order, each once; ends behind the terminal event.

@@ -132,6 +132,31 @@ async def test_a_merge_of_the_approved_head(place: Place, monkeypatch: pytest.Mo
         await settles(rig, run_id, "pull_request", good, nearly, issue.pull.merge_commit_sha)
 
 
+async def test_a_step_that_cannot_be_read_keeps_no_other_from_being_settled(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = github.merge_pull_request.using(settle=60)
+    async with rig_of(place, monkeypatch) as plain:
+        pull = repo_of(plain).issues[NUMBER].pull
+        assert pull is not None
+        head = pull.head_sha
+    async with doing(place, monkeypatch, tool, {"repo": REPO, "number": NUMBER, "head_sha": head}) as rig:
+        damaged = await rig.in_doubt("PUT", f"{PULL}/merge", f"/repos/{REPO}")
+        other = await rig.in_doubt("PUT", f"{PULL}/merge", f"/repos/{REPO}")
+        issue = repo_of(rig).issues[NUMBER]
+        assert issue.pull is not None
+        view = pull_view(repo_of(rig), issue, issue.pull, BASE, 0)
+        good = told(rig, "closed", pull_request=view, sender=account_view(STRANGER))
+        (rules,) = {row["rules"] for row in place.contents()["step"] if row["status"] == "outcome_unknown"}
+        of_it = "WHERE run_id = ? AND status = 'outcome_unknown'"
+        assert place.execute(f"UPDATE step SET rules = '{{' {of_it}", damaged) == 1
+        assert await deliver(rig, good, "pull_request") == "settled"
+        assert await rig.step(other) == ("succeeded", "found", issue.pull.merge_commit_sha)
+        assert place.execute(f"UPDATE step SET rules = ? {of_it}", rules, damaged) == 1
+        assert await deliver(rig, good, "pull_request") == "settled", "sent again, it is read again"
+        assert await rig.step(damaged) == ("succeeded", "found", issue.pull.merge_commit_sha)
+
+
 async def test_labels_and_a_close_that_our_account_made(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     labels = github.add_labels.using(attempts=1)
     arguments: dict[str, object] = {"repo": REPO, "issue_number": NUMBER, "labels": ["bug", "urgent"]}

@@ -16,6 +16,7 @@ from surefoot.connectors import github
 from surefoot.core import facts
 from surefoot.core.people import Decision
 from surefoot.runtime.deciding import decide_about
+from tests.places import Place
 from tests.support import eventually
 
 REFUNDS: list[str] = []
@@ -181,3 +182,23 @@ async def test_what_an_older_version_wrote_down_of_a_person_with_a_long_name_is_
         await eventually(lambda: bool(REFUNDS), "the refund")
         await _nothing_noted(worker)
     assert REFUNDS == ["c2"]
+
+
+async def test_a_decision_that_cannot_be_read_holds_up_no_other(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(undoing, "LOOK_SECONDS", 0.1)
+    async with Surefoot(place.url, tools=[charge, refund], log=lambda line: None) as sf:
+        for key in ("81", "82"):
+            await sf.perform(charge.call(cents=900), key=key)
+            await sf.report(f"charge:{key}", Found(Receipt(resource_id=f"c{key}")))
+        damaged, other = [row.action.id for row in await sf.actions(status="waiting")]
+        for action_id in (damaged, other):
+            # Decided where the code is not.
+            await decide_about(sf.context, action_id, Decision("approve", "anna"))
+        assert place.execute("UPDATE pending_action SET preview = '{' WHERE id = ?", damaged)
+    lines: list[str] = []
+    async with Surefoot(place.url, tools=[charge, refund], worker=True, log=lines.append) as sf:
+        await eventually(lambda: REFUNDS == ["c82"])
+        assert any(damaged in line and "cannot be read" in line for line in lines)
+        assert place.execute("UPDATE pending_action SET preview = '{}' WHERE id = ?", damaged)
+        await eventually(lambda: sorted(REFUNDS) == ["c81", "c82"])
+        await _nothing_noted(sf)

@@ -136,8 +136,8 @@ async def test_c044_a_row_that_cannot_be_read_is_an_error(bench: SqliteBench, da
         ("UPDATE blob SET data = x'00'", lambda s, r: s.blob(TENANT, "0" * 64)),
         ("UPDATE message SET body = '{'", lambda s, r: s.queued(TENANT, r.conversation_id)),
         ("UPDATE step SET safe_input = 'x'", lambda s, r: s.steps(TENANT, r.id)),
-        ("UPDATE run SET metadata = ''", lambda s, r: s.runs(TENANT, status=None, agent=None, before=None, limit=5)),
-        ("UPDATE pending_action SET preview = 'x'", lambda s, r: s.actions(TENANT)),
+        ("UPDATE run SET metadata = ''", lambda s, r: s.run(TENANT, r.id)),
+        ("UPDATE pending_action SET preview = 'x'", lambda s, r: s.action(TENANT, "act_1")),
     ],
 )
 async def test_c044_what_is_shown_is_read_whole_or_not_at_all(

@@ -230,9 +230,10 @@ async def test_whichever_commit_is_a_workers_last_the_due_time_has_its_one_run(s
     await runs_of(sim, len(made))
 
 
+@pytest.mark.parametrize("catch_up", ["latest", "all"])
 @story
-async def test_a_schedule_whose_run_cannot_be_made_stops_no_other(sim: Sim) -> None:
-    broken, good = every("0 * * * *", name="broken"), every("0 * * * *", name="good")
+async def test_a_schedule_whose_run_cannot_be_made_stops_no_other(sim: Sim, catch_up: CatchUp) -> None:
+    broken, good = every("0 * * * *", catch_up=catch_up, name="broken"), every("0 * * * *", name="good")
     (first,) = workers(sim, 1, broken, good)
     await sim.pass_time(60.0)
     first.kill()

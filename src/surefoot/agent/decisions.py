@@ -15,6 +15,7 @@ from surefoot.errors import InvalidInput
 from surefoot.runtime.context import Context
 from surefoot.runtime.deciding import refusals_told
 from surefoot.runtime.given import check_status
+from surefoot.store.listed import Listed
 from surefoot.store.port import ActionRow
 
 
@@ -29,13 +30,18 @@ class Decisions(ABC):
     @abstractmethod
     async def _decide(self, action_id: str, decision: Decision) -> ActionRow: ...
 
-    async def actions(self, *, status: str | None = None, run_id: str | None = None) -> list[ActionRow]:
+    async def actions(self, *, status: str | None = None, run_id: str | None = None) -> Listed[ActionRow]:
         """Questions to people, oldest first; those of a run with those of the runs that work for it.
 
-        `status` is waiting, approved, rejected or expired. Raises InvalidInput for another one.
+        `status` is waiting, approved, rejected or expired. Raises InvalidInput for another one. What cannot be read is
+        none of them, and stands in `unreadable` of the list.
         """
         check_status(status, ActionStatus)
-        return await self.context.store.actions(self.context.tenant_id, status=status, run_id=run_id, below=True)
+        store, tenant_id = self.context.store, self.context.tenant_id
+        found = await store.actions(tenant_id, status=status, run_id=run_id, below=True)
+        while found.behind is not None:
+            found.go_on(await store.actions(tenant_id, status=status, run_id=run_id, below=True, after=found.behind))
+        return found
 
     async def approve(
         self,

@@ -102,7 +102,8 @@ async def receipt_of(ctx: Context, run_id: str, run: Run | None, answer: Answer 
             f"{step.tool_name} was not applied ({step.error_code}){why}",
             details={**details, "error_code": step.error_code, "reason": reason},
         )
-    for asked in await ctx.store.actions(ctx.tenant_id, status=ActionStatus.waiting.value, run_id=run_id):
+    waiting = await ctx.store.actions(ctx.tenant_id, status=ActionStatus.waiting.value, run_id=run_id)
+    for asked in waiting.whole():
         details["action_id"] = asked.action.id
         if asked.action.kind is ActionKind.approve:
             raise ApprovalPending(

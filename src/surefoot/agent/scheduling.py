@@ -13,7 +13,7 @@ from surefoot.agent.schedule import LATE_SECONDS_MAX, Schedule, due_between, due
 from surefoot.agent.starting import NewRun
 from surefoot.core import policy
 from surefoot.core.redact import safe_error
-from surefoot.errors import InvalidInput, KeyReused
+from surefoot.errors import InvalidInput, KeyReused, Unreadable
 from surefoot.runtime.background import Background
 from surefoot.runtime.context import Context
 
@@ -113,6 +113,10 @@ class Scheduler(Background):
                 await self._begin(msgspec.structs.replace(new, key=key))
             except KeyReused:
                 self._ctx.log(f"{key}: a worker with another version of this schedule has started it")
+            except Unreadable:
+                if await self._ctx.store.run_of_key(self._ctx.tenant_id, key) is None:
+                    raise  # it was not started, and is tried again
+                self._ctx.log(f"schedule {name}: the run of {due_at} cannot be read; see surefoot doctor")
         if due:
             # Behind the starts: whoever dies in between starts the same runs again, which changes nothing.
             await self._ctx.store.see_schedule(self._ctx.tenant_id, schedule.name, due[-1])

@@ -22,6 +22,7 @@ from surefoot.errors import NotFound
 from surefoot.runtime.background import Background
 from surefoot.runtime.context import Context
 from surefoot.runtime.deciding import UNDO
+from surefoot.store.listed import ODD
 from surefoot.store.port import ActionRow
 from surefoot.store.requests import request_of
 
@@ -106,6 +107,10 @@ class Undoing(Background):
                 row = await store.action(tenant, action_id)
             except NotFound:
                 await store.unmark(tenant, UNDO, action_id)
+                continue
+            except ODD as problem:
+                # It stays noted, and keeps no other from being undone.
+                self._ctx.log(f"{action_id}: its effects are not undone ({safe_error(problem, self._ctx.redactor)})")
                 continue
             if row.action.decision == "approve":
                 await undo(self._ctx, row, self._begin)

@@ -31,6 +31,7 @@ async def list_actions(found: argparse.Namespace, settings: Settings, out: Outpu
         actions = await at.actions(found.status, found.run)
     out.document(actions)
     human.print_actions(out, actions)
+    human.note_unreadable(out, actions.unreadable)
     return DONE
 
 

@@ -8,6 +8,7 @@ from typing import Protocol
 import msgspec
 
 from surefoot.snapshot import ActionView, MessageView, RunEvent, RunSnapshot, RunSummary, StepView, at_rest
+from surefoot.store.listed import Listed
 from surefoot.waiters import blocked_text
 
 
@@ -65,7 +66,7 @@ class Desk(Protocol):
         """Start a run."""
         ...
 
-    async def runs(self, status: str | None, agent: str | None, before: str | None, limit: int) -> list[RunSummary]:
+    async def runs(self, status: str | None, agent: str | None, before: str | None, limit: int) -> Listed[RunSummary]:
         """Runs, newest first."""
         ...
 
@@ -97,7 +98,7 @@ class Desk(Protocol):
         """Stop it."""
         ...
 
-    async def actions(self, status: str | None, run_id: str | None) -> list[ActionView]:
+    async def actions(self, status: str | None, run_id: str | None) -> Listed[ActionView]:
         """Questions, oldest first."""
         ...
 

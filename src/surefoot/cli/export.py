@@ -240,10 +240,12 @@ class _Stream:
 
     async def _actions(self, run_id: str) -> None:
         after: str | None = None
-        while page := await self._sf.store.actions(self._sf.tenant, run_id=run_id, after=after, limit=PAGE):
-            for row in page:
+        while True:
+            page = await self._sf.store.actions(self._sf.tenant, run_id=run_id, after=after, limit=PAGE)
+            for row in page.whole():
                 self._put("action", run_id, action_view(row))
-            after = page[-1].action.id
+            if (after := page.behind) is None:
+                return
 
     def _put(self, kind: str, run_id: str | None, value: object) -> None:
         known = self._sf.redactor.value(msgspec.to_builtins(Record(kind, run_id, value)))

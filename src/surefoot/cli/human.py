@@ -8,6 +8,7 @@ import msgspec
 
 from surefoot.cli.output import Output, clock_time, cut, local, shown
 from surefoot.snapshot import ActionView, EvidenceView, MessageView, RunEvent, RunSnapshot, RunSummary, StepView
+from surefoot.store.listed import UnreadableRow
 from surefoot.vocabulary import NEXT
 
 DECIDE = {
@@ -25,6 +26,7 @@ DECIDE = {
 _UNTOLD = ("usage", "finish", "model", "is_error")
 """Members of a stored message that --json has, and people rarely ask for."""
 _PREVIEW_PLACED = ("text", "tool", "target", "arguments", "warnings")
+UNREADABLE_MAX = 20
 ENDED = ("completed", "failed", "cancelled")
 
 
@@ -174,6 +176,15 @@ def print_actions(out: Output, actions: Sequence[ActionView]) -> None:
 def _target(action: ActionView) -> str:
     target = action.preview.get("target") if isinstance(action.preview, dict) else None
     return cut(shown(target or ""))
+
+
+def note_unreadable(out: Output, rows: Sequence[UnreadableRow]) -> None:
+    """The rows that a list leaves out, on stderr: with --json stdout is the list alone."""
+    for row in rows[:UNREADABLE_MAX]:
+        of = "" if row.id == row.run_id else f" (of {shown(row.run_id)})"
+        out.note(f"surefoot: {shown(row.id)}{of} is not in this list ({row.code}): {shown(row.message)}")
+    if len(rows) > UNREADABLE_MAX:
+        out.note(f"surefoot: {len(rows) - UNREADABLE_MAX} more cannot be read; `surefoot doctor` names all of them")
 
 
 def print_messages(out: Output, messages: Iterable[MessageView]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
@@ -16,6 +17,7 @@ from surefoot.cli.output import Output
 from surefoot.cli.session import entered, opened, person, place
 from surefoot.cli.settings import Settings
 from surefoot.cli.userfile import UserCode
+from surefoot.errors import Unreadable
 from surefoot.snapshot import (
     ActionView,
     MessageView,
@@ -27,6 +29,7 @@ from surefoot.snapshot import (
     public_event,
     read_calls,
 )
+from surefoot.store.listed import Listed
 from surefoot.views import EVENTS_PAGE
 
 LOOK_AGAIN_SECONDS = 5.0
@@ -105,7 +108,7 @@ class Local:
             by=self._by,
         )
 
-    async def runs(self, status: str | None, agent: str | None, before: str | None, limit: int) -> list[RunSummary]:
+    async def runs(self, status: str | None, agent: str | None, before: str | None, limit: int) -> Listed[RunSummary]:
         """Runs, newest first."""
         return await self._sf.runs(status=status, agent=agent, before=before, limit=limit, language=self._language)
 
@@ -151,12 +154,13 @@ class Local:
         run = await self.run(run_id)
         return Cancelled(run.id, run.status, await read_calls(self._sf.context, sent, self._language))
 
-    async def actions(self, status: str | None, run_id: str | None) -> list[ActionView]:
+    async def actions(self, status: str | None, run_id: str | None) -> Listed[ActionView]:
         """Questions, oldest first."""
         if run_id is not None:
-            await self._sf.store.run(self._sf.tenant, run_id)  # an unknown run is refused, not empty
+            with contextlib.suppress(Unreadable):
+                await self._sf.store.run(self._sf.tenant, run_id)  # an unknown run is refused, not empty
         rows = await self._sf.actions(status=status, run_id=run_id)
-        return [action_view(row, self._language) for row in rows if status in (None, row.action.status.value)]
+        return rows.shown(lambda row: action_view(row, self._language), lambda row: (row.action.id, row.run_id))
 
     async def action(self, action_id: str) -> ActionView:
         """One question."""

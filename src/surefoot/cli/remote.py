@@ -18,6 +18,8 @@ from surefoot.doors import Doors
 from surefoot.errors import CommitUnknown, InvalidInput, NotAllowed, NotFound, StoreUnavailable, SurefootError
 from surefoot.http import system_doors
 from surefoot.snapshot import ActionView, MessageView, RunEvent, RunSnapshot, RunSummary, at_rest
+from surefoot.store.listed import Listed, UnreadableRow
+from surefoot.views import UNREADABLE_MAX
 
 T = TypeVar("T")
 
@@ -66,6 +68,7 @@ ADVICE = {
 class _Page(msgspec.Struct, Generic[T], frozen=True):
     items: list[T]
     next_cursor: str | None
+    unreadable: list[UnreadableRow] = []
 
 
 class _EventPage(msgspec.Struct, frozen=True):
@@ -138,7 +141,7 @@ class Remote:
         }
         return await self._send("/v1/runs", RunSnapshot, body, key=key, keyed=True)
 
-    async def runs(self, status: str | None, agent: str | None, before: str | None, limit: int) -> list[RunSummary]:
+    async def runs(self, status: str | None, agent: str | None, before: str | None, limit: int) -> Listed[RunSummary]:
         """Runs, newest first."""
         query = {"status": status, "agent": agent}
         return await self._pages("/v1/runs", RunSummary, query, limit, before)
@@ -201,7 +204,7 @@ class Remote:
 
     # People
 
-    async def actions(self, status: str | None, run_id: str | None) -> list[ActionView]:
+    async def actions(self, status: str | None, run_id: str | None) -> Listed[ActionView]:
         """Questions, oldest first."""
         return await self._pages("/v1/pending-actions", ActionView, {"status": status, "run_id": run_id}, None, None)
 
@@ -250,15 +253,15 @@ class Remote:
 
     async def _pages(
         self, path: str, kind: type[T], query: Mapping[str, object], limit: int | None, cursor: str | None
-    ) -> list[T]:
+    ) -> Listed[T]:
         """The items of every page, at most `limit`."""
-        found: list[T] = []
-        while limit is None or len(found) < limit:
+        found: Listed[T] = Listed()
+        while limit is None or (len(found) < limit and len(found.unreadable) < UNREADABLE_MAX):
             size = PAGE if limit is None else min(PAGE, limit - len(found))
             data = await self._ask("GET", f"{path}?{_query({**query, 'limit': size, 'cursor': cursor})}")
             page = _decode(data, _Page[kind])  # type: ignore[valid-type]  # msgspec reads the type that it is given
-            found += page.items
             cursor = page.next_cursor
+            found.go_on(Listed(page.items, page.unreadable, cursor))
             if cursor is None:
                 break
         return found

@@ -24,7 +24,7 @@ Command = Callable[[argparse.Namespace, Settings, Output], Coroutine[None, None,
 class Watched(RunSnapshot, frozen=True):
     """A run that was followed: the snapshot where the watch ended, and the events up to there."""
 
-    events: list[RunEvent]
+    events: list[RunEvent] = msgspec.field(default_factory=list)
 
 
 async def start(found: argparse.Namespace, settings: Settings, out: Output) -> int:
@@ -82,8 +82,9 @@ async def list_runs(found: argparse.Namespace, settings: Settings, out: Output) 
         runs = await at.runs(found.status, found.agent, found.before, found.limit)
     out.document(runs)
     human.print_runs(out, runs)
-    if len(runs) == found.limit:
-        out.line(f"older ones: --before {runs[-1].id}")
+    human.note_unreadable(out, runs.unreadable)
+    if runs.behind is not None:
+        out.line(f"older ones: --before {runs.behind}")
     return DONE
 
 

@@ -16,7 +16,7 @@ from surefoot.core.payloads import result_body
 from surefoot.core.state import Run, RunStatus, Step, StepStatus, WaitsFor
 from surefoot.core.values import encode_output
 from surefoot.core.waiting import answer_from_run, no_more_looks, run_has_ended
-from surefoot.errors import NotAllowed, RunEnded, SurefootError
+from surefoot.errors import NotAllowed, RunEnded, SurefootError, Unreadable
 from surefoot.runtime.context import Context
 from surefoot.runtime.deciding import handle_of
 from surefoot.runtime.execute import RESULT_BYTES_MAX, redact_json, view_json
@@ -141,7 +141,7 @@ async def cancel_tree(ctx: Context, run_id: str, by: str, wake: Wake) -> tuple[s
 
 
 async def cancel_children(ctx: Context, run_id: str, by: str, wake: Wake) -> tuple[str, ...]:
-    """The same for the runs that work for it."""
+    """The same for the runs that work for it. Raises Unreadable behind the others, where one of them is."""
     sent: tuple[str, ...] = ()
     children = await ctx.store.children(ctx.tenant_id, run_id)
     if any(child.ended for child in children) and await ctx.store.confirm():
@@ -152,6 +152,10 @@ async def cancel_children(ctx: Context, run_id: str, by: str, wake: Wake) -> tup
             continue
         with contextlib.suppress(RunEnded):
             sent += await cancel_tree(ctx, child.id, by, wake)
+    if children.unreadable:
+        # Nothing is executed on it, and whoever mends it finds it under way: this one is not done until it is stopped.
+        child_id, why = children.unreadable[0].id, children.unreadable[0].message
+        raise Unreadable(f"{run_id} is cancelled, and {child_id}, which works for it, is not: {why}")
     return sent
 
 

@@ -92,6 +92,10 @@ async def _blocked(sf: Surefoot) -> Counter[str]:
     found = Counter(await sf.store.blocked(sf.tenant))
     for status in (RunStatus.running, RunStatus.reconciling):
         rows = await sf.store.runs(sf.tenant, status=status.value, agent=None, before=None, limit=RUNS_MAX)
+        if rows.unreadable:
+            # A worker that has come across one has set it aside: it is counted already.
+            aside = [await sf.store.blocked_runs(sf.tenant, code, "", RUNS_MAX) for code in found]
+            found["unreadable"] += len({row.id for row in rows.unreadable}.difference(*aside))
         for row in rows:
             if row.blocked_code is None and blocked_code(row, sf.store.now()) is not None:
                 missing = "unknown_tool" if row.run.kind == "perform" else "unknown_agent"

@@ -24,6 +24,7 @@ from surefoot.server.links import LINK_SECONDS_MAX, link_to, write_link
 from surefoot.server.meters import Meters
 from surefoot.server.options import Options
 from surefoot.snapshot import action_view, iso
+from surefoot.store.listed import ODD
 from surefoot.store.port import ActionRow
 
 BACKOFF_SECONDS = (5.0, 30.0, 120.0, 600.0, 1_800.0, 3_600.0)
@@ -99,22 +100,25 @@ class Announcer:
 
     async def _announce(self, action_id: str, attempt: int) -> None:
         sf = self._sf
-        row = await sf.store.action(sf.tenant, action_id)
-        if row.action.status is not ActionStatus.waiting:
-            return
-        outcome, again_s = await self._send(row, attempt)
+        again_s = BACKOFF_SECONDS[min(attempt, len(BACKOFF_SECONDS)) - 1] if attempt < ATTEMPTS_MAX else None
+        try:
+            row = await sf.store.action(sf.tenant, action_id)
+            if row.action.status is not ActionStatus.waiting:
+                return
+            outcome, again_s = await self._send(row, again_s)
+        except ODD:
+            outcome = "unreadable"  # it may be mended meanwhile
         self._meters.count("announcements", outcome=outcome)
         if outcome != "sent":
             when = "not again" if again_s is None else f"again in {again_s:.0f} s"
             sf.context.log(f"announcing {action_id} to the hook: {outcome} (attempt {attempt}), {when}")
         await sf.store.announced(sf.tenant, action_id, self.hook, outcome, again_s)
 
-    async def _send(self, row: ActionRow, attempt: int) -> tuple[str, float | None]:
+    async def _send(self, row: ActionRow, again_s: float | None) -> tuple[str, float | None]:
         """What became of one attempt, and when to try again."""
         sf = self._sf
         body = self.body_of(row)
         headers = signatures.sign(self._secret, row.action.id, int(sf.doors.clock.now().wall), body)
-        again_s = BACKOFF_SECONDS[min(attempt, len(BACKOFF_SECONDS)) - 1] if attempt < ATTEMPTS_MAX else None
         try:
             async with http.client(sf.context.reading(row.run_id, "announce"), timeout=SEND_SECONDS_MAX) as client:
                 await client.post(

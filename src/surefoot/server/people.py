@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated
 
 import msgspec
@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from surefoot.core.people import CHOICES
 from surefoot.core.state import ActionKind, ActionStatus
-from surefoot.errors import NotFound
+from surefoot.errors import NotFound, Unreadable
 from surefoot.runtime.deciding import tell_refused
 from surefoot.server.callers import Act
 from surefoot.server.openapi import described
@@ -45,14 +45,15 @@ async def list_actions(
     """Questions to people, oldest first; `status=waiting` is the inbox."""
     store, tenant = visit.sf.store, visit.sf.tenant
     if run_id is not None:
-        await store.run(tenant, run_id)  # an unknown run is refused, not empty
+        with suppress(Unreadable):
+            await store.run(tenant, run_id)  # an unknown run is refused, not empty
     if cursor is not None:
         await _known_cursor(visit, cursor)
     rows = await store.actions(
-        tenant, status=status and status.value, run_id=run_id, below=True, after=cursor, limit=limit + 1
+        tenant, status=status and status.value, run_id=run_id, below=True, after=cursor, limit=limit
     )
-    items = [action_view(row, visit.language) for row in rows[:limit]]
-    return reply(ActionPage(items, items[-1].id if len(rows) > limit else None))
+    items = rows.shown(lambda row: action_view(row, visit.language), lambda row: (row.action.id, row.run_id))
+    return reply(ActionPage(items, items.behind, items.unreadable))
 
 
 async def _known_cursor(visit: Visit, cursor: str) -> None:
@@ -60,6 +61,8 @@ async def _known_cursor(visit: Visit, cursor: str) -> None:
         await visit.sf.store.action(visit.sf.tenant, cursor)
     except NotFound:
         raise bad_cursor() from None
+    except Unreadable:
+        return  # there it is, and the next page is behind it
 
 
 @router.get("/{action_id}", summary="One question", **described({200: ActionView}, 404))

@@ -87,10 +87,10 @@ async def list_runs(
     if cursor is not None and RUN_ID.fullmatch(cursor) is None:
         raise bad_cursor()
     rows = await visit.sf.store.runs(
-        visit.sf.tenant, status=status and status.value, agent=agent, before=cursor, limit=limit + 1
+        visit.sf.tenant, status=status and status.value, agent=agent, before=cursor, limit=limit
     )
-    items = [run_summary(row, visit.language) for row in rows[:limit]]
-    return reply(RunPage(items, items[-1].id if len(rows) > limit else None))
+    items = rows.shown(lambda row: run_summary(row, visit.language), lambda row: (row.run.id, row.run.id))
+    return reply(RunPage(items, items.behind, items.unreadable))
 
 
 async def _may_read(request: Request) -> None:
@@ -104,7 +104,7 @@ def _told(visit: Visit, run: RunSnapshot) -> RunSnapshot:
     """What a caller who may start runs but not read them is told of one: where it stands, and nothing that is in it."""
     if visit.caller.may("read"):
         return run
-    return replace(run, created_by="", steps=[], pending_actions=[], result=None, metadata={})
+    return replace(run, created_by="", steps=[], pending_actions=[], result=None, metadata={}, unreadable=[])
 
 
 @router.get("/{run_id}", summary="One run", **described({200: RunSnapshot}, 404))

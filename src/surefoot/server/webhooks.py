@@ -9,16 +9,19 @@ repeat is harmless: what is known already is not written again, and a body that 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 import msgspec
 
 from surefoot.app import Surefoot
 from surefoot.core.marker import keys_in
+from surefoot.core.redact import safe_error
 from surefoot.core.state import Step
 from surefoot.effects import Found, Receipt
 from surefoot.server.deliveries import Delivery, Made, Shown, made_by, shown_by
+from surefoot.store.listed import ODD
 from surefoot.store.port import StepRow
 from surefoot.store.requests import request
 
@@ -51,12 +54,31 @@ async def take_delivery(tenants: Iterable[Surefoot], event: str, raw: bytes) -> 
         if await sf.store.marked(sf.tenant, "github", seen) is not None:
             outcomes.append("repeated")
             continue
-        outcomes.append(await _by_marker(sf, made, keys) if made is not None else await _by_place(sf, shown))
-        if outcomes[-1] in ("settled", "known"):
+        calls = _Calls(sf)
+        outcomes.append(await _by_marker(calls, made, keys) if made is not None else await _by_place(calls, shown))
+        if outcomes[-1] in ("settled", "known") and not calls.unreadable:
             # Behind the report: a process that ends between the two deals with it once more, and nothing changes.
             await sf.store.mark(sf.tenant, "github", seen, outcomes[-1])
     order: tuple[Outcome, ...] = ("settled", "known", "repeated", "too_old", "ignored")
     return next(outcome for outcome in order if outcome in outcomes or outcome == "ignored")
+
+
+class _Calls:
+    """The calls of one tenant that a delivery may be about, each dealt with by itself."""
+
+    def __init__(self, sf: Surefoot) -> None:
+        self.sf = sf
+        self.unreadable = False
+        """One of them could not be read: the same delivery may be sent again once it is mended."""
+
+    @contextmanager
+    def each(self, name: str) -> Iterator[None]:
+        """What cannot be read of one call keeps no other from being settled."""
+        try:
+            yield
+        except ODD as problem:
+            self.unreadable = True
+            self.sf.context.log(f"webhook: {name} cannot be read ({safe_error(problem, self.sf.redactor)})")
 
 
 def _too_old(sf: Surefoot, at: float) -> bool:
@@ -71,15 +93,17 @@ async def _report(sf: Surefoot, key: str, found: Found, before: Outcome) -> Outc
 # A text with a marker
 
 
-async def _by_marker(sf: Surefoot, made: Made, keys: list[str]) -> Outcome:
+async def _by_marker(calls: _Calls, made: Made, keys: list[str]) -> Outcome:
+    sf = calls.sf
     if _too_old(sf, made.at):
         return "too_old"
     outcome: Outcome = "ignored"
     coverage = {"webhook": made.event, "place": made.place, "author": made.author.login}
     for key in keys:
-        row = await sf.store.step_by_key(sf.tenant, key)
-        if row is not None and _is_ours(sf, row, made):
-            outcome = await _report(sf, key, Found(made.receipt, coverage=coverage), outcome)
+        with calls.each(key):
+            row = await sf.store.step_by_key(sf.tenant, key)
+            if row is not None and _is_ours(sf, row, made):
+                outcome = await _report(sf, key, Found(made.receipt, coverage=coverage), outcome)
     return outcome
 
 
@@ -109,26 +133,22 @@ def _may_be_of(step: Step, author: str) -> bool:
 # A state that a call asks for
 
 
-async def _by_place(sf: Surefoot, shown: Shown | None) -> Outcome:
+async def _by_place(calls: _Calls, shown: Shown | None) -> Outcome:
+    sf = calls.sf
     if shown is None:
         return "ignored"
     if _too_old(sf, shown.at):
         return "too_old"
     outcome: Outcome = "ignored"
     coverage = {"webhook": shown.event, "place": shown.place, "by": shown.by.login}
-    async for step in _in_doubt_at(sf, shown.place):
-        receipt = await _asked_for(sf, step, shown)
-        if receipt is not None:
-            outcome = await _report(sf, step.operation_key, Found(receipt, coverage=coverage), outcome)
+    # Also those of a run that has ended, or that were given up.
+    for step_id in await sf.store.unknown_at(sf.tenant, shown.place, STEPS_MAX):
+        with calls.each(step_id):
+            step = (await sf.store.step(sf.tenant, step_id)).step
+            receipt = await _asked_for(sf, step, shown) if step.doubtful_attempts else None
+            if receipt is not None:
+                outcome = await _report(sf, step.operation_key, Found(receipt, coverage=coverage), outcome)
     return outcome
-
-
-async def _in_doubt_at(sf: Surefoot, place: str) -> AsyncIterator[Step]:
-    """Steps that are open there, of an attempt that may have acted; also of a run that has ended, or was given up."""
-    for step_id in await sf.store.unknown_at(sf.tenant, place, STEPS_MAX):
-        step = (await sf.store.step(sf.tenant, step_id)).step
-        if step.doubtful_attempts:
-            yield step
 
 
 async def _asked_for(sf: Surefoot, step: Step, shown: Shown) -> Receipt | None:

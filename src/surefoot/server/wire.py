@@ -8,6 +8,7 @@ import msgspec
 from fastapi import Response
 
 from surefoot.snapshot import ActionView, MessageView, RunEvent, RunSummary, StepView
+from surefoot.store.listed import UnreadableRow
 
 INPUT_CHARACTERS_MAX = 500_000
 
@@ -58,6 +59,8 @@ class RunPage(msgspec.Struct, frozen=True):
 
     items: list[RunSummary]
     next_cursor: str | None
+    unreadable: list[UnreadableRow]
+    """Runs of this page that cannot be read, and are not among the items; they count towards its limit."""
 
 
 class EventPage(msgspec.Struct, frozen=True):
@@ -81,6 +84,8 @@ class ActionPage(msgspec.Struct, frozen=True):
 
     items: list[ActionView]
     next_cursor: str | None
+    unreadable: list[UnreadableRow]
+    """Actions of this page that cannot be read, and are not among the items; they count towards its limit."""
 
 
 class Cancelled(msgspec.Struct, frozen=True):

@@ -27,6 +27,7 @@ from surefoot.core.payloads import (
 )
 from surefoot.core.state import Action, Attempt, Instant, Run, Step
 from surefoot.store.access import AccessStore
+from surefoot.store.listed import Listed
 
 ANOTHER_BOOT_MONO = -1e18
 """Stands for an attempt's `started.mono` after the machine was booted again: its key's lifetime counts as over, and how
@@ -302,11 +303,11 @@ class Store(AccessStore, Protocol):
 
     async def runs(
         self, tenant_id: str, *, status: str | None, agent: str | None, before: str | None, limit: int
-    ) -> list[RunRow]:
+    ) -> Listed[RunRow]:
         """Newest first, ids lower than `before`."""
         ...
 
-    async def children(self, tenant_id: str, run_id: str) -> list[Run]:
+    async def children(self, tenant_id: str, run_id: str) -> Listed[Run]:
         """The runs that work on calls of this one, oldest first, as `load` gives them."""
         ...
 
@@ -343,7 +344,7 @@ class Store(AccessStore, Protocol):
         below: bool = False,
         after: str | None = None,
         limit: int = 1000,
-    ) -> list[ActionRow]:
+    ) -> Listed[ActionRow]:
         """Actions, oldest first, from behind the action `after` on; with `below` also those of the runs that work for
         `run_id`, and for them.
         """

@@ -163,7 +163,7 @@ async def _read_run(store: Store, tenant: str, run_id: str) -> Lived:
     return Lived(
         row=row,
         steps=steps,
-        actions=await store.actions(tenant, run_id=run_id),
+        actions=(await store.actions(tenant, run_id=run_id)).whole(),
         events=recorded,
         messages=await store.messages(tenant, row.run.conversation_id),
         requests={one.step.input_ref or "": await request_of(store, tenant, one) for one in sent},

@@ -11,6 +11,7 @@ import { language, switchLanguage, t, vocabulary } from "./words.js";
 
 const WAITING_MILLISECONDS = 3_000;
 const WAITING_MAX = 200;
+const WAITING_PAGES = 5;
 
 const main = document.getElementById("main");
 const top_ = document.getElementById("top");
@@ -20,6 +21,7 @@ const app = {
   client: new Client({ language, headers: () => (app.session?.csrf ? { "X-CSRF-Token": app.session.csrf } : {}) }),
   /** The questions that wait, as they were last seen. */
   waiting: [],
+  unreadable: [],
   /** Called with them each time. */
   onWaiting: null,
   lookAtWaiting: () => undefined,
@@ -68,8 +70,22 @@ function showTop() {
   return badge;
 }
 
-function showWaiting(badge, items) {
+/** The inbox, page by page while there is room for more: a page may hold hardly anything that can be read. */
+async function readWaiting() {
+  const found = { items: [], unreadable: [] };
+  let cursor;
+  for (let pages = 0; pages < WAITING_PAGES && cursor !== null && found.items.length < WAITING_MAX; pages += 1) {
+    const page = await app.client.actions({ status: "waiting", limit: WAITING_MAX - found.items.length, cursor });
+    found.items.push(...page.items);
+    found.unreadable.push(...page.unreadable);
+    cursor = page.next_cursor;
+  }
+  return found;
+}
+
+function showWaiting(badge, { items, unreadable }) {
   app.waiting = items;
+  app.unreadable = unreadable;
   badge.hidden = items.length === 0;
   badge.textContent = items.length === WAITING_MAX ? `${WAITING_MAX}+` : String(items.length);
   badge.setAttribute("aria-label", t("page.waiting", { count: items.length }));
@@ -131,7 +147,7 @@ async function enter(session) {
   };
   route();
   waitingPoll = poll(
-    async () => showWaiting(badge, (await app.client.actions({ status: "waiting", limit: WAITING_MAX })).items),
+    async () => showWaiting(badge, await readWaiting()),
     WAITING_MILLISECONDS,
     failed,
   );

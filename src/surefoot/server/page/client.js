@@ -122,7 +122,7 @@ export class Client {
     return this.request("POST", "/v1/runs", { body: asked, key, ...options });
   }
 
-  /** A page of runs, newest first: {items, next_cursor}. Query: status, agent, cursor, limit. */
+  /** A page of runs, newest first: {items, next_cursor, unreadable}. Query: status, agent, cursor, limit. */
   runs(query = {}, options = {}) {
     return this.request("GET", "/v1/runs", { query, ...options });
   }
@@ -157,7 +157,7 @@ export class Client {
     return this.request("POST", `/v1/runs/${encodeURIComponent(id)}/retry`, options);
   }
 
-  /** A page of questions, oldest first: {items, next_cursor}. Query: status, run_id, cursor, limit. */
+  /** A page of questions, oldest first: {items, next_cursor, unreadable}. Query: status, run_id, cursor, limit. */
   actions(query = {}, options = {}) {
     return this.request("GET", "/v1/pending-actions", { query, ...options });
   }
@@ -270,7 +270,7 @@ class Watch {
         if (await this.#read()) break;
       } catch (error) {
         if (error instanceof HandlerError) throw error;
-        if (error instanceof Problem && FINAL.has(error.status)) throw error;
+        if (error instanceof Problem && (FINAL.has(error.status) || error.code === "unreadable")) throw error;
         // The run has fewer events than we were told of: it is another store. Begin anew.
         if (error instanceof Problem && error.code === "cursor_ahead") begun = false;
       }
@@ -363,7 +363,7 @@ class Watch {
         return await this.#client.run(this.#id, { signal: this.#abort.signal });
       } catch (error) {
         if (this.#closed) return undefined;
-        if (error instanceof Problem && FINAL.has(error.status)) throw error;
+        if (error instanceof Problem && (FINAL.has(error.status) || error.code === "unreadable")) throw error;
         await this.#pause();
       }
     }

@@ -3,7 +3,7 @@
 import { actionCard } from "./action.js";
 import { fill, fillByKey, h } from "./dom.js";
 import { when } from "./format.js";
-import { empty, problemBox } from "./parts.js";
+import { empty, problemBox, showUnreadable } from "./parts.js";
 import { shown } from "./visible.js";
 import { t } from "./words.js";
 
@@ -17,14 +17,16 @@ export function inboxView(app, root, id) {
   const tabs = h("div", { class: "tabs", role: "group", "aria-label": t("inbox.kinds") });
   const list = h("ul", { class: "waiting", "aria-label": t("inbox.list") });
   const nothing = h("div");
+  const unreadable = h("div");
   const place = h("div", { class: "inbox-one" });
-  const view = h("div", { class: id ? "inbox has-one" : "inbox" }, h("div", { class: "inbox-list" }, tabs, list, nothing), place);
+  const view = h("div", { class: id ? "inbox has-one" : "inbox" }, h("div", { class: "inbox-list" }, tabs, unreadable, list, nothing), place);
   let gone = false;
   let known = null;
   let card = null;
 
   function show(items) {
     known = items;
+    showUnreadable(unreadable, app.unreadable);
     if (card !== null && !items.some((each) => each.id === id)) settle();
     const wanted = items.filter((each) => !chosen.kind || each.kind === chosen.kind);
     fillByKey(list, wanted.map((each) => [each.id, () => line(each, each.id === id)]));

@@ -90,6 +90,16 @@ export function problemBox(error) {
   return h("p", { class: "problem", role: "alert" }, shown(error.message || String(error)));
 }
 
+/** Show what a list leaves out since it cannot be read: [{id, run_id, message}]. Drawn anew only where it has changed. */
+export function showUnreadable(place, rows) {
+  const state = JSON.stringify(rows);
+  if (place.dataset.state === state) return;
+  place.dataset.state = state;
+  if (rows.length === 0) return void place.replaceChildren();
+  const line = (row) => h("li", {}, code(row.id), row.run_id === row.id ? null : [" (", code(row.run_id), ")"], " ", shown(row.message));
+  place.replaceChildren(h("div", { class: "problem unreadable", role: "status" }, h("p", {}, h("strong", {}, t("page.unreadable"))), h("ul", {}, rows.map(line))));
+}
+
 /** Nothing is there: say so, and what would be. */
 export function empty(title, hint) {
   return h("div", { class: "empty" }, h("p", { class: "empty-title" }, title), hint ? h("p", {}, hint) : null);

@@ -4,7 +4,7 @@ import { actionCard } from "./action.js";
 import { mayHaveBeenLost, untilReplied } from "./deciding.js";
 import { fill, fillByKey, h } from "./dom.js";
 import { clock, moment, when } from "./format.js";
-import { chip, code, facts, openDialog, problemBox, say, valueView } from "./parts.js";
+import { chip, code, facts, openDialog, problemBox, say, showUnreadable, valueView } from "./parts.js";
 import { openStart } from "./start.js";
 import { resource, Timeline } from "./timeline.js";
 import { shown } from "./visible.js";
@@ -71,6 +71,7 @@ class LiveRun {
       line: h("p", { class: "connection", role: "status" }, t("run.connecting")),
       told: h("div", { "aria-live": "polite" }),
       receipt: h("div"),
+      unreadable: h("div"),
       open: h("section", { class: "open", "aria-labelledby": "open-title", hidden: true }, h("h2", { id: "open-title" }, t("run.open"))),
       cards: h("div", { class: "cards" }),
       result: h("div"),
@@ -89,7 +90,7 @@ class LiveRun {
       h("div", { class: "events-scroll", tabindex: "0", role: "group", "aria-label": t("run.events") }, places.events),
     );
     const story = h("section", { class: "story", "aria-labelledby": "story-title" }, h("h2", { id: "story-title" }, t("run.timeline")), this.#timeline.element, places.result, places.say);
-    fill(this.#root, places.head, places.line, places.told, places.receipt, places.open, h("div", { class: "two" }, story, events));
+    fill(this.#root, places.head, places.line, places.told, places.receipt, places.unreadable, places.open, h("div", { class: "two" }, story, events));
   }
 
   #begun(run) {
@@ -221,6 +222,7 @@ class LiveRun {
     this.#drawEvents(run);
     this.#drawEnd(run);
     this.#drawReceipt(run);
+    showUnreadable(this.#places.unreadable, run.unreadable);
   }
 
   #drawHead(run) {

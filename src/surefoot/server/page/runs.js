@@ -4,7 +4,7 @@ import { Problem } from "./client.js";
 import { chartsOf } from "./charts.js";
 import { fill, fillByKey, h, poll } from "./dom.js";
 import { when } from "./format.js";
-import { chip, empty, problemBox } from "./parts.js";
+import { chip, empty, problemBox, showUnreadable } from "./parts.js";
 import { openStart } from "./start.js";
 import { shown } from "./visible.js";
 import { stateText, t } from "./words.js";
@@ -21,6 +21,7 @@ export function runsView(app, root) {
   document.title = `${t("runs.title")} · surefoot`;
   const list = h("ul", { class: "runs", "aria-label": t("runs.list") });
   const nothing = h("div");
+  const unreadable = h("div");
   const told = h("div", { role: "status" });
   const older = h("button", { class: "secondary", hidden: true, onclick: () => more() }, t("runs.older"));
   const charts = h("section", { class: "charts", "aria-label": t("chart.title") });
@@ -30,6 +31,7 @@ export function runsView(app, root) {
     const runs = pages.runs();
     fillByKey(list, runs.map((run) => [run.id, () => row(run)]));
     runs.forEach((run, index) => refresh(list.children[index], run));
+    showUnreadable(unreadable, pages.unreadable());
     older.hidden = pages.next === null;
     const filtered = chosen.status || chosen.agent;
     fill(nothing, runs.length ? null : filtered ? empty(t("runs.none_such"), t("runs.none_such_hint")) : empty(t("runs.none"), t("runs.none_hint")));
@@ -70,7 +72,7 @@ export function runsView(app, root) {
     pages.clear();
     listPoll.now();
   });
-  fill(root, h("div", { class: "title-line" }, h("h1", { tabindex: "-1" }, t("runs.title")), start), charts, filters, told, list, nothing, older);
+  fill(root, h("div", { class: "title-line" }, h("h1", { tabindex: "-1" }, t("runs.title")), start), charts, filters, told, unreadable, list, nothing, older);
   return () => {
     listPoll.stop();
     chartsPoll.stop();
@@ -81,6 +83,7 @@ export function runsView(app, root) {
 class Pages {
   #client;
   #seen = new Map();
+  #unreadable = new Map();
   #cursors = [];
   #turn = 0;
   #looks = 0;
@@ -91,11 +94,16 @@ class Pages {
   }
 
   runs() {
-    return [...this.#seen.values()].sort((a, b) => (a.id < b.id ? 1 : -1));
+    return newestFirst(this.#seen);
+  }
+
+  unreadable() {
+    return newestFirst(this.#unreadable);
   }
 
   clear() {
     this.#seen.clear();
+    this.#unreadable.clear();
     this.#cursors = [];
     this.next = null;
     this.#looks += 1;
@@ -118,16 +126,23 @@ class Pages {
     const looks = this.#looks;
     const page = await this.#client.runs({ status: chosen.status || undefined, agent: chosen.agent || undefined, limit: PAGE, cursor });
     if (looks !== this.#looks) return this.#page(undefined);
-    const ids = new Set(page.items.map((run) => run.id));
-    const last = page.items.at(-1)?.id ?? "";
-    for (const id of [...this.#seen.keys()]) {
-      // What this page should hold and does not any more has another state now.
-      const covered = (cursor === undefined || id < cursor) && (page.next_cursor === null || id > last);
-      if (covered && !ids.has(id)) this.#seen.delete(id);
+    for (const [seen, rows] of [
+      [this.#seen, page.items],
+      [this.#unreadable, page.unreadable],
+    ]) {
+      for (const id of [...seen.keys()]) {
+        // What this page should hold and does not any more has another state now. The cursor is its last row.
+        const covered = (cursor === undefined || id < cursor) && (page.next_cursor === null || id >= page.next_cursor);
+        if (covered) seen.delete(id);
+      }
+      for (const row of rows) seen.set(row.id, row);
     }
-    for (const run of page.items) this.#seen.set(run.id, run);
     return page;
   }
+}
+
+function newestFirst(rows) {
+  return [...rows.values()].sort((a, b) => (a.id < b.id ? 1 : -1));
 }
 
 function filterForm(app, changed) {

@@ -16,6 +16,11 @@ const TABLE = {
   "page.to_runs": ["Back to the runs", "返回运行列表"],
   "page.unreachable": ["The server cannot be reached. Trying again…", "无法连接服务器，正在重试……"],
 
+  "page.unreadable": [
+    "This cannot be read and is not listed. Nothing is executed on it; everything else goes on. `surefoot doctor` says what to do.",
+    "以下内容无法读取，未列入列表。不会对其执行任何操作；其他一切照常进行。运行 `surefoot doctor` 查看处理办法。",
+  ],
+
   "login.title": ["Log in", "登录"],
   "login.lead": ["This server knows people by their tokens.", "此服务器通过令牌识别用户。"],
   "login.token": ["Token", "令牌"],

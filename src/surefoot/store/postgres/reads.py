@@ -15,6 +15,7 @@ from surefoot.core.evolve import Recorded
 from surefoot.core.state import Action, Attempt, Run, Step
 from surefoot.errors import NotFound, Unreadable
 from surefoot.store import records
+from surefoot.store.listed import Listed, listed
 from surefoot.store.port import ActionRow, EvidenceRow, KeyOwner, MessageRow, RunRow, ShownRun, StepRow
 from surefoot.store.postgres.link import Link, Row
 from surefoot.store.postgres.links import Links
@@ -122,17 +123,17 @@ class PostgresReads:
 
     async def runs(
         self, tenant_id: str, *, status: str | None, agent: str | None, before: str | None, limit: int
-    ) -> list[RunRow]:
+    ) -> Listed[RunRow]:
         """Newest first, ids lower than `before`."""
-        params = {"tenant_id": tenant_id, "status": status, "agent": agent, "before": before, "limit": limit}
+        params = {"tenant_id": tenant_id, "status": status, "agent": agent, "before": before, "limit": limit + 1}
         loaded = await self._load(records.runs_query(status), params)
         newest_first = sorted(loaded.runs, key=itemgetter("id"), reverse=True)
-        return [records.read_run_row(row, loaded.run(row)) for row in newest_first]
+        return listed(newest_first, lambda row: records.read_run_row(row, loaded.run(row)), limit)
 
-    async def children(self, tenant_id: str, run_id: str) -> list[Run]:
+    async def children(self, tenant_id: str, run_id: str) -> Listed[Run]:
         """The runs that work on calls of this one, oldest first."""
         loaded = await self._load("runs_of_parent", {"tenant_id": tenant_id, "run_id": run_id})
-        return [loaded.run(row) for row in sorted(loaded.runs, key=itemgetter("id"))]
+        return listed(sorted(loaded.runs, key=itemgetter("id")), loaded.run)
 
     async def steps(self, tenant_id: str, run_id: str) -> list[StepRow]:
         """All steps of a run, in order, with their attempts."""
@@ -177,11 +178,11 @@ class PostgresReads:
         below: bool = False,
         after: str | None = None,
         limit: int = 1000,
-    ) -> list[ActionRow]:
+    ) -> Listed[ActionRow]:
         """Actions, oldest first; with `below` also those of the runs that work for `run_id`, and for them."""
-        params = {"tenant_id": tenant_id, "status": status, "run_id": run_id, "after": after, "limit": limit}
+        params = {"tenant_id": tenant_id, "status": status, "run_id": run_id, "after": after, "limit": limit + 1}
         query = records.actions_query(status, run_id, below=below)
-        return [records.read_action_row(row) for row in await self._all(query, params)]
+        return listed(await self._all(query, params), records.read_action_row, limit)
 
     async def events(self, tenant_id: str, run_id: str, after: int, limit: int) -> list[Recorded]:
         """Events with a sequence above `after`, in order. Raises NotFound."""

@@ -147,7 +147,7 @@ class SqliteAccess(SqliteReads):
         params = {"tenant_id": tenant_id}
 
         def by_name(query: str) -> dict[str, int]:
-            return {str(row["name"]): _number(row["count"]) for row in self._file.all(query, params)}
+            return {_word(row["name"]): _number(row["count"]) for row in self._file.rough(query, params)}
 
         def read() -> Counts:
             oldest = self._file.value("oldest_action", params)
@@ -165,8 +165,8 @@ class SqliteAccess(SqliteReads):
 
     async def blocked(self, tenant_id: str) -> Mapping[str, int]:
         """Runs that no worker can take, by why."""
-        rows = await self._read(lambda: self._file.all("count_runs_blocked", {"tenant_id": tenant_id}))
-        return {str(row["name"]): _number(row["count"]) for row in rows}
+        rows = await self._read(lambda: self._file.rough("count_runs_blocked", {"tenant_id": tenant_id}))
+        return {_word(row["name"]): _number(row["count"]) for row in rows}
 
     async def blocked_runs(self, tenant_id: str, code: str, after: str, limit: int) -> list[str]:
         """Those of one reason by id, from behind the id `after` on."""
@@ -195,9 +195,10 @@ class SqliteAccess(SqliteReads):
 
     async def evidence_counts(self, tenant_id: str, after: int) -> tuple[int, Mapping[tuple[str, str], int]]:
         """Evidence written behind the place `after` by (verdict, source), and the place of the newest."""
-        rows = await self._rows("count_evidence", {"tenant_id": tenant_id, "after": after}, dict)
+        params = {"tenant_id": tenant_id, "after": after}
+        rows = await self._patiently(lambda: self._file.rough("count_evidence", params))
         newest = max((_number(row["newest"]) for row in rows), default=after)
-        return newest, {(str(row["verdict"]), str(row["source"])): _number(row["count"]) for row in rows}
+        return newest, {(_word(row["verdict"]), _word(row["source"])): _number(row["count"]) for row in rows}
 
     async def statistics(self, tenant_id: str, span: Span) -> Statistics:
         """What happened since `span.since`, from one state of the file."""
@@ -209,14 +210,14 @@ class SqliteAccess(SqliteReads):
 
         def read() -> Statistics:
             runs: dict[int, dict[str, int]] = {}
-            for row in self._file.all("statistics_runs", of_runs):
-                runs.setdefault(_number(row["bucket"]), {})[str(row["status"])] = _number(row["count"])
+            for row in self._file.rough("statistics_runs", of_runs):
+                runs.setdefault(_number(row["bucket"]), {})[_word(row["status"])] = _number(row["count"])
             times = [row["seconds"] for row in self._file.all("statistics_approvals", of_actions)]
-            verdicts = self._file.all("statistics_lookups", of_runs)
+            verdicts = self._file.rough("statistics_lookups", of_runs)
             return Statistics(
                 runs,
                 [time for time in times if isinstance(time, float)],
-                {str(row["verdict"]): _number(row["count"]) for row in verdicts},
+                {_word(row["verdict"]): _number(row["count"]) for row in verdicts},
             )
 
         return await self._read(read)
@@ -263,6 +264,11 @@ def _read_credential(row: Row) -> Credential:
     what = f"credential {row['id']}"
     permissions = codec.decode_value(str(row["permissions"]), tuple[str, ...], what)
     return codec.convert({**row, "permissions": permissions}, Credential, what)
+
+
+def _word(value: object) -> str:
+    """What rows are counted by; the odd one keeps no other from being counted."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def _due(row: Row) -> tuple[str, int]:

@@ -224,6 +224,17 @@ class SqliteFile:
         for row in rows:
             yield dict(zip(names, row, strict=True))
 
+    def rough(self, name: str, params: Params = ()) -> list[Row]:
+        """All rows, also where a text of one is no UTF-8: it is bytes then, and its reader refuses that row alone."""
+        with contextlib.suppress(Unreadable):
+            return self.all(name, params)
+        connection = self._open()
+        connection.text_factory = _text
+        try:
+            return self.all(name, params)
+        finally:
+            connection.text_factory = str
+
     def exhaust(self, name: str) -> None:
         """Execute a pragma that works a page at each step, to its end: `execute` would take the first step only."""
         try:
@@ -344,6 +355,13 @@ class SqliteFile:
             if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
                 return f"this user may not read and write {path}: change its owner or its permissions"
         return "check the disk and its free space"
+
+
+def _text(raw: bytes) -> str | bytes:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw
 
 
 def _no_more_files() -> bool:

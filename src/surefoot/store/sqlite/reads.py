@@ -12,6 +12,7 @@ from surefoot.core.state import Attempt, Run, Step
 from surefoot.doors import Clock
 from surefoot.errors import NotFound, Unreadable
 from surefoot.store import records
+from surefoot.store.listed import Listed, listed
 from surefoot.store.port import ActionRow, EvidenceRow, KeyOwner, MessageRow, RunRow, ShownRun, StepRow
 from surefoot.store.sqlite.file import Busy, Row, SqliteFile
 from surefoot.store.sqlite.writer import BUSY_SECONDS_MAX, PAUSE_SECONDS_MAX, PAUSE_SECONDS_MIN, locked
@@ -60,16 +61,20 @@ class SqliteReads:
 
     async def runs(
         self, tenant_id: str, *, status: str | None, agent: str | None, before: str | None, limit: int
-    ) -> list[RunRow]:
+    ) -> Listed[RunRow]:
         """Newest first, ids lower than `before`."""
-        params = {"tenant_id": tenant_id, "status": status, "agent": agent, "before": before, "limit": limit}
+        params = {"tenant_id": tenant_id, "status": status, "agent": agent, "before": before, "limit": limit + 1}
         query = records.runs_query(status)
-        return await self._read(lambda: [self._read_run(row) for row in self._file.all(query, params)])
+        return await self._read(lambda: listed(self._file.rough(query, params), self._read_run, limit))
 
-    async def children(self, tenant_id: str, run_id: str) -> list[Run]:
+    async def children(self, tenant_id: str, run_id: str) -> Listed[Run]:
         """The runs that work on calls of this one, oldest first."""
         params = {"tenant_id": tenant_id, "run_id": run_id}
-        return await self._read(lambda: [self._load(row, None) for row in self._file.all("runs_of_parent", params)])
+
+        def read() -> Listed[Run]:
+            return listed(self._file.rough("runs_of_parent", params), lambda row: self._load(row, None))
+
+        return await self._read(read)
 
     async def steps(self, tenant_id: str, run_id: str) -> list[StepRow]:
         """All steps of a run, in order, with their attempts."""
@@ -122,11 +127,11 @@ class SqliteReads:
         below: bool = False,
         after: str | None = None,
         limit: int = 1000,
-    ) -> list[ActionRow]:
+    ) -> Listed[ActionRow]:
         """Actions, oldest first; with `below` also those of the runs that work for `run_id`, and for them."""
-        params = {"tenant_id": tenant_id, "status": status, "run_id": run_id, "after": after, "limit": limit}
+        params = {"tenant_id": tenant_id, "status": status, "run_id": run_id, "after": after, "limit": limit + 1}
         query = records.actions_query(status, run_id, below=below)
-        return await self._rows(query, params, records.read_action_row)
+        return await self._patiently(lambda: listed(self._file.rough(query, params), records.read_action_row, limit))
 
     async def events(self, tenant_id: str, run_id: str, after: int, limit: int) -> list[Recorded]:
         """Events with a sequence above `after`, in order. Raises NotFound."""

@@ -1138,11 +1138,13 @@ WHERE tenant_id = :tenant_id AND arrival > :after GROUP BY verdict, source
 -- name: statistics
 -- What happened in a span, as (what, name, bucket, number): the newest runs by bucket of their start and by status, the
 -- seconds from each question to its decision by a person, what lookups answered by verdict. Inner limits bound what is read.
+-- A time behind the year 9999 is damage, and no number of a bucket.
 SELECT 'run' AS what, started.status AS name, floor((started.created_at - :since) / :bucket_s)::bigint AS bucket,
     count(*)::float8 AS number
 FROM (
     SELECT created_at, status FROM run
-    WHERE tenant_id = :tenant_id AND id >= :from_run AND created_at >= :since ORDER BY id DESC LIMIT :rows_max
+    WHERE tenant_id = :tenant_id AND id >= :from_run AND created_at >= :since AND created_at < 253402300799
+    ORDER BY id DESC LIMIT :rows_max
 ) AS started
 GROUP BY bucket, started.status
 UNION ALL

@@ -37,7 +37,29 @@ def test_words_that_cannot_be_meant_are_wrong_use(cli: Cli, words: tuple[str, ..
     assert (answer.code, answer.error) == (2, "wrong_use")
     plain = cli.run(*words)
     assert plain.code == 2 and "Traceback" not in plain.err
-    assert ("is not UTF-8" in plain.err) == (HALF in words)
+    assert (r"act_\xff is not UTF-8" in plain.err) == (HALF in words)
+
+
+@pytest.mark.real_process
+def test_words_in_utf_8_are_taken_where_the_locale_is_another(cli: Cli) -> None:
+    """Python reads them as bytes there, which are UTF-8 all the same: "give it as UTF-8" was no help."""
+    ascii_only = {**cli.environment, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    start = [sys.executable, "-m", "surefoot", "runs", "start", "agents.py:talker", "Zahle \u652f\u4ed8.", "--json"]
+    done = subprocess.run(
+        [word.encode() for word in start], cwd=cli.folder, env=ascii_only, capture_output=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    run = json.loads(done.stdout)["id"]
+    assert "text: Zahle \u652f\u4ed8." in cli.run("runs", "show", run, "--messages").out
+
+
+def test_what_is_not_found_says_where_it_was_looked_for(cli: Cli) -> None:
+    """A store is made where there is none: in another folder the right id is in none, and nothing said so."""
+    place = f"{cli.folder}/surefoot.db" if cli.place.kind == "sqlite" else "the database"
+    for words in (("runs", "show", "run_none"), ("actions", "approve", "act_none"), ("runs", "cancel", "run_none")):
+        told = cli.run(*words)
+        assert told.code == 5
+        assert f"in {place}, tenant default: check the id, --store and --tenant" in told.err
 
 
 @pytest.mark.real_process

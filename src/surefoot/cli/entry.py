@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from surefoot.cli.arguments import COMMANDS, parse, split_json
-from surefoot.cli.output import DONE, INTERRUPTED, UNREACHABLE, CannotWrite, Output, hand_over, open_streams, shown
+from surefoot.cli.output import DONE, INTERRUPTED, UNREACHABLE, CannotWrite, Output, hand_over, open_streams
 from surefoot.cli.settings import Settings, check_place, read_settings
 from surefoot.errors import InvalidInput, StoreUnavailable, SurefootError
 
@@ -75,10 +75,18 @@ def _run(words: Sequence[str], out: Output) -> int:
 
 
 def _refuse_what_is_no_text(found: argparse.Namespace) -> None:
-    """Words that are not UTF-8 are in no store. Paths may be of any bytes."""
+    """Words that are not UTF-8 are in no store. Paths may be of any bytes.
+
+    What a locale without UTF-8 could not read may be UTF-8 all the same, and is taken as that.
+    """
     for name, value in vars(found).items():
         if name not in PATHS and isinstance(value, str) and any("\udc80" <= c <= "\udcff" for c in value):
-            raise InvalidInput(f"{shown(value)} is not UTF-8; give it as UTF-8", code="wrong_use")
+            given = os.fsencode(value)
+            try:
+                setattr(found, name, given.decode())
+            except UnicodeDecodeError:
+                text = given.decode(errors="backslashreplace")
+                raise InvalidInput(f"{text} is not UTF-8; give it as UTF-8", code="wrong_use") from None
 
 
 def _dispatch(found: argparse.Namespace, settings: Settings, out: Output) -> int:

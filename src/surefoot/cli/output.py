@@ -46,6 +46,8 @@ class Output:
         self.language = language
         self.json_lines = False
         """The lines on stderr are JSON: --log-format json."""
+        self.looked_in: str | None = None
+        """The store and the tenant that the command asks, in words."""
 
     def document(self, value: object) -> None:
         """The one JSON document. Nothing is printed without --json."""
@@ -78,6 +80,9 @@ class Output:
         """Print an error that a person can do something about; its exit code."""
         redactor = _redactor()
         message = redactor.patterns(str(error))[0]
+        if error.code == "not_found" and self.looked_in is not None:
+            # A store is made where there is none: in the wrong folder, the right id is not found.
+            message += f" in {self.looked_in}: check the id, --store and --tenant"
         self.document({"error": {"code": error.code, "message": message, "details": redactor.value(error.details)}})
         if not self.as_json:
             self.note(f"surefoot: {shown(message)}")

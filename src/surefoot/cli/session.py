@@ -16,7 +16,7 @@ from surefoot.app import Surefoot
 from surefoot.cli.output import Output
 from surefoot.cli.settings import Settings, operating_system_user
 from surefoot.errors import InvalidInput, StoreUnavailable, SurefootError
-from surefoot.store.open import frozen_url
+from surefoot.store.open import frozen_url, sqlite_path
 
 
 def opened(
@@ -29,6 +29,8 @@ def opened(
     worker: bool = False,
 ) -> Surefoot:
     """A Surefoot for one command, to be used in `async with`. Without `worker` it reads and decides only."""
+    place = sqlite_path(settings.store) if settings.store.startswith("sqlite") else "the database"
+    out.looked_in = f"{place}, tenant {settings.tenant}"
     return Surefoot(
         settings.store,
         agents,

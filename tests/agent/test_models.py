@@ -122,5 +122,10 @@ async def test_what_a_person_has_mended_is_tried_again_through_a_restart(store_u
 def test_an_agent_has_at_least_one_model_and_its_names_count() -> None:
     with pytest.raises(ValueError, match="at least one model"):
         Agent("talker", [])
+    talker, told = Agent("talker", "openai:a"), Agent.model.__doc__ or ""
+    for wrong in ([], 5, " ", ["openai:a", None]):
+        with pytest.raises((TypeError, ValueError)) as refused:
+            talker.model = wrong  # type: ignore[assignment]  # what is no model is what this is about
+        assert refused.type.__name__ in told and talker.model == "openai:a"
     one, other = Agent("talker", ["openai:a", "anthropic:b"]), Agent("talker", ["anthropic:b", "openai:a"])
     assert one.input_hash != other.input_hash

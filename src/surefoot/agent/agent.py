@@ -100,7 +100,10 @@ class Agent:
 
     @property
     def model(self) -> str | Model | Sequence[str | Model]:
-        """What was given; may be set, as tests do with a scripted model. Raises ValueError for an empty list."""
+        """What was given; may be set, as tests do with a scripted model.
+
+        Raises ValueError for an empty list, and TypeError for what is neither a name nor a model.
+        """
         return self._model
 
     @model.setter

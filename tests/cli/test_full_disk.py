@@ -17,7 +17,14 @@ from tests.cli.rig import Cli
 from tests.support import eventually_sync
 
 pytestmark = [pytest.mark.sqlite_only("the store is on the disk that is full"), pytest.mark.real_process]
-READS = (("runs", "list"), ("runs", "show", "RUN"), ("actions", "list"), ("actions", "show", "ACTION"), ("doctor",))
+READS = (
+    ("runs", "list"),
+    ("runs", "show", "RUN"),
+    ("actions", "list"),
+    ("actions", "show", "ACTION"),
+    ("doctor",),
+    ("tokens", "list"),
+)
 WRITES = (("actions", "approve", "ACTION"), ("runs", "cancel", "RUN"), ("prune",))
 
 

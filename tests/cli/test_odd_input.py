@@ -64,7 +64,17 @@ def test_what_is_not_found_says_where_it_was_looked_for(cli: Cli) -> None:
 
 @pytest.mark.real_process
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a device that is always full")
-@pytest.mark.parametrize("words", [("runs", "list", "--json"), ("runs", "list"), ("--version",), ("doctor", "--json")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("runs", "list", "--json"),
+        ("runs", "list"),
+        ("--version",),
+        ("--help",),
+        ("runs", "--help"),
+        ("doctor", "--json"),
+    ],
+)
 def test_a_full_stdout_is_a_clear_error(cli: Cli, words: tuple[str, ...]) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NoReturn
 
+from surefoot.cli.output import Output
 from surefoot.cli.settings import on_a_server
 from surefoot.core.state import ActionStatus, RunStatus
 from surefoot.errors import InvalidInput
@@ -48,6 +49,10 @@ settings (flag, else environment, else [tool.surefoot] of the nearest pyproject.
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are `wrong_use`, so that they can be printed as JSON too."""
+
+    def print_help(self, file: object = None) -> None:
+        """Print it as any output is: argparse says nothing of a help that cannot be written. Raises CannotWrite."""
+        Output(as_json=False).line(self.format_help().rstrip("\n"))
 
     def error(self, message: str) -> NoReturn:
         """Raise InvalidInput with the next action."""

@@ -9,7 +9,7 @@ import msgspec
 
 from surefoot.app import Surefoot
 from surefoot.cli.output import DONE, Output, local, shown
-from surefoot.cli.session import opened
+from surefoot.cli.session import entered, opened
 from surefoot.cli.settings import Settings
 from surefoot.errors import NotFound
 from surefoot.server.tokens import Tokens
@@ -52,9 +52,12 @@ async def create(found: argparse.Namespace, settings: Settings, out: Output) -> 
 
 async def list_tokens(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """The tokens of the tenant, oldest first."""
-    async with opened(settings, out) as sf:
+    sf = await entered(opened(settings, out), settings, out)
+    try:
         rows = await sf.store.credentials(sf.tenant, "token")
         now = sf.doors.clock.now().wall
+    finally:
+        await sf.close()
     out.document([_view(row) for row in rows])
     states = [(row.id, shown(row.name), shown(" ".join(row.permissions)), _state(row, now)) for row in rows]
     out.table(states or [("there is no token; `surefoot tokens create NAME --permission read` makes one",)])

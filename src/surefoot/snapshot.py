@@ -28,7 +28,7 @@ from surefoot.runtime.children import calls_run, rests
 from surefoot.runtime.context import Context
 from surefoot.store.listed import Listed, UnreadableRow
 from surefoot.store.port import ActionRow, EvidenceRow, MessageRow, RunRow, StepRow
-from surefoot.vocabulary import event_text, text_of
+from surefoot.vocabulary import event_text, run_code, text_of
 
 ToolTexts = Mapping[str, Mapping[str, Mapping[str, str]]]
 """The display texts of tools, by name."""
@@ -218,7 +218,7 @@ def event_line(event: RunEvent, tools: Mapping[str, str | None], language: str, 
 def run_summary(row: RunRow, language: str) -> RunSummary:
     """A run for a list."""
     run = row.run
-    code = "run_" + run.status.value
+    code = run_code(run)
     return RunSummary(
         id=run.id,
         agent=run.agent,
@@ -322,7 +322,7 @@ async def read_snapshot(ctx: Context, run_id: str, language: str) -> RunSnapshot
     rest = not row.run.ended and await rests(ctx, row.run)
     run = row.run
     texts = {name: tool.display for name, tool in ctx.registry.of(run).tools.items()}
-    code = "run_" + run.status.value
+    code = run_code(run)
     return RunSnapshot(
         id=run.id,
         agent=run.agent,

@@ -8,11 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from surefoot.core.state import Run, RunStatus, WaitsFor
+
 LANGUAGES = ("en", "zh-CN")
 
 TEXTS: dict[str, dict[str, str]] = {
     "run_running": {"en": "Working", "zh-CN": "进行中"},
     "run_waiting_for_user": {"en": "Waiting for your confirmation", "zh-CN": "等待您的确认"},
+    "run_waiting_for_signal": {"en": "Waiting for a signal", "zh-CN": "正在等待信号"},
+    "run_waiting_for_answer": {"en": "Waiting for an answer", "zh-CN": "等待答复"},
     "run_reconciling": {"en": "Checking what happened", "zh-CN": "正在核对结果"},
     "run_completed": {"en": "Completed", "zh-CN": "已完成"},
     "run_failed": {"en": "Failed", "zh-CN": "失败"},
@@ -135,6 +139,14 @@ def _weight(parameters: str) -> float:
     return float(found[1]) if found else 1.0
 
 
+def run_code(run: Run) -> str:
+    """The display code of a run."""
+    waits = {run.steps[action.step_id].rules.waits_for for action in run.waiting_actions if action.step_id in run.steps}
+    if run.status is RunStatus.waiting_for_user and waits == {WaitsFor.signal}:
+        return "run_waiting_for_signal"
+    return f"run_{run.status.value}"
+
+
 def text_of(code: str, language: str, *, tool: str = "", texts: Mapping[str, Mapping[str, str]] | None = None) -> str:
     """The text of a display code. A tool's own texts (`doing`, `checking`) stand before the general ones."""
     own = {"tool_running": "doing", "tool_outcome_unknown": "checking"}.get(code)
@@ -169,7 +181,9 @@ def event_text(
     facts = _Facts({k: v for k, v in data.items() if v is not None}, tool=name)
     facts["doing"] = text_of(f"{subject}_running", language, tool=name, texts=texts)
     facts["checking"] = text_of("tool_outcome_unknown", language, tool=name, texts=texts)
-    facts["to_text"] = text_of(f"run_{data['to']}", language) if "to" in data else ""
+    # An event does not say whether it is a person or a program that is waited for.
+    to = "waiting_for_answer" if data.get("to") == "waiting_for_user" else data.get("to")
+    facts["to_text"] = "" if to is None else text_of(f"run_{to}", language)
     delay, resources = data.get("delay_s"), data.get("resource_ids")
     facts["delay_s"] = f"{delay:.1f}" if isinstance(delay, float | int) else ""
     facts["resource_ids"] = ", ".join(map(str, resources)) if isinstance(resources, Sequence) else ""

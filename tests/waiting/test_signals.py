@@ -42,6 +42,9 @@ async def test_a_signal_is_the_result_of_the_call_that_waits_for_it(sim: Sim) ->
     async with sim.surefoot(waiting_agent(sim, [wait()], DONE)) as sf:
         asked = await started(sf)
         assert asked.status == "waiting_for_user" and asked.next is not None and asked.next.what == "signal"
+        (listed,) = await sf.runs()
+        assert asked.display == listed.display and asked.display.code == "run_waiting_for_signal"
+        assert asked.display.text == "Waiting for a signal"
         action = asked.pending_actions[0]
         assert action.kind == "ask" and isinstance(action.preview, dict) and action.preview["signal"] == "built"
         assert asked.steps[1].display.code == "tool_waiting_for_signal"

@@ -274,7 +274,7 @@ export function eventText(event, step) {
     tool: name,
     doing: own.doing ?? put(vocabulary.texts[`${subject}_running`] ?? "", { tool: name }),
     checking: own.checking ?? put(vocabulary.texts.tool_outcome_unknown ?? "", { tool: name }),
-    to_text: data.to ? stateText(`run_${data.to}`) : "",
+    to_text: data.to ? stateText(`run_${data.to === "waiting_for_user" ? "waiting_for_answer" : data.to}`) : "",
     delay_s: typeof data.delay_s === "number" ? data.delay_s.toFixed(1) : "",
     resource_ids: (data.resource_ids ?? []).join(", "),
     reason: data.reason ? `(${data.reason})` : "",

@@ -11,7 +11,7 @@ What an exchange ends in, for a request that may change something (in doubt alwa
     307, 308                                                         Refused: the target asks to send it elsewhere
     other 3xx                                                        InDoubt: 301 to 303 may follow a POST that acted
     400 401 403 404 405 410 411 413 414 415 421 426 428 429 431      Refused, with `retry_after` for 429, and for a 403
-                                                                       that carries rate-limit headers
+                                                                       that says, in headers or body, that it is a limit
     409 412 422                                                      Refused; InDoubt once an earlier attempt of the
                                                                        step may have been sent
     408, other 4xx, 5xx (503 with Retry-After too: a gateway         InDoubt
@@ -43,6 +43,7 @@ import msgspec
 
 from surefoot.doors import Doors, SystemClock, SystemEntropy, no_hook
 from surefoot.effects import InDoubt, NotSent, Refused
+from surefoot.http_limits import RETRY_AFTER_SECONDS_DEFAULT, retry_after_seconds, tells_of_limit
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -53,9 +54,8 @@ if TYPE_CHECKING:
     from surefoot.effects import Operation
 
 BODY_BYTES_MAX = 64 * 1024 * 1024
-RETRY_AFTER_SECONDS_MAX = 86_400.0
-RETRY_AFTER_SECONDS_DEFAULT = 60.0
-"""What a rate limit that names no time means."""
+TOLD_BYTES_MAX = 64 * 1024
+"""Of the body of a refusal."""
 
 NOT_ACTED = frozenset({307, 308, 400, 401, 403, 404, 405, 410, 411, 413, 414, 415, 421, 426, 428, 429, 431})
 """Statuses of a target that certainly did not act."""
@@ -279,6 +279,8 @@ class Client:
         try:
             if not (200 <= reply.status < 300 or reply.status in options.get("allow", ())):
                 wait = retry_after_seconds(reply.status, headers, self._op._door.clock.now().wall)
+                if reply.status == 403 and wait is None:
+                    wait = await _told_limit(reply, headers)
                 return sort_status(where, reply.status, wait, reads, self._op.earlier_may_be_sent)
             raw, cut = await _read(reply, body_bytes_max)
         finally:
@@ -326,44 +328,6 @@ def sort_status(
     return InDoubt(f"{where}: status {status}", status=status)
 
 
-def retry_after_seconds(status: int, headers: Mapping[str, str], wall: float) -> float | None:
-    """After how many seconds a 403, 429 or 503 may be tried again, or None where it speaks of no limit.
-
-    Retry-After (seconds or a date) comes first, then x-ratelimit-reset where nothing remains; `wall` is the time now.
-    A limit that names no readable time means a minute, as GitHub documents.
-    """
-    if status not in (403, 429, 503):
-        return None
-    after = headers.get("retry-after")
-    if after is not None:
-        seconds = _seconds_until(after, wall)
-    elif headers.get("x-ratelimit-remaining") == "0":
-        reset = _number(headers.get("x-ratelimit-reset", ""))
-        seconds = None if reset is None else max(reset - wall, 1.0)
-    elif status == 429:
-        seconds = None
-    else:
-        return None
-    return RETRY_AFTER_SECONDS_DEFAULT if seconds is None else min(max(seconds, 0.0), RETRY_AFTER_SECONDS_MAX)
-
-
-def _seconds_until(text: str, wall: float) -> float | None:
-    if (number := _number(text)) is not None:
-        return number
-    try:
-        # Loaded late, as urllib below: both cost more at the start of a process than our whole core.
-        from email.utils import parsedate_to_datetime as parsed
-
-        return parsed(text).timestamp() - wall
-    except (ValueError, TypeError, OverflowError):
-        return None
-
-
-def _number(text: str) -> float | None:
-    text = text.strip()
-    return float(text[:15]) if text.isascii() and text.isdigit() else None
-
-
 def _sort_exception(where: str, exc: Exception) -> NotSent | InDoubt:
     name = type(exc).__name__
     text = f"{where}: {_KINDS.get(name, name)}"
@@ -408,6 +372,16 @@ def _headers(given: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     merged["accept-encoding"] = ("Accept-Encoding", "gzip")
     merged |= {name.lower(): (name, value) for name, value in given.items()}
     return [(name.encode("ascii"), value.encode("latin-1")) for name, value in merged.values()]
+
+
+async def _told_limit(reply: httpcore.Response, headers: Mapping[str, str]) -> float | None:
+    """The wait of a 403 whose body alone says that it is a limit. It is a refusal whatever becomes of its body."""
+    try:
+        raw, cut = await _read(reply, TOLD_BYTES_MAX)
+        body, _ = _decompress(raw, headers.get("content-encoding", ""), TOLD_BYTES_MAX, complete=not cut)
+    except Exception:
+        return None
+    return RETRY_AFTER_SECONDS_DEFAULT if tells_of_limit(body) else None
 
 
 async def _read(reply: httpcore.Response, body_bytes_max: int) -> tuple[bytes, bool]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 from surefoot import Operation, Receipt, effects, http, tool
 from surefoot.agent.model import ModelRetryable
 from surefoot.connectors import github
@@ -81,15 +83,26 @@ async def test_c003b_a_502_before_the_effect_is_sent_again_under_the_same_key(si
         assert any(first.order < order < second.order for order in listings), "sent again without a look"
 
 
+SECONDARY = {"message": "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."}
+
+
+@pytest.mark.parametrize(
+    ("limit", "wait"),
+    [
+        (f.StatusBefore(429, headers={"Retry-After": "7"}), 7),
+        (f.StatusBefore(403, headers={"Retry-After": "7"}, body=SECONDARY), 7),
+        (f.StatusBefore(403, headers={"X-RateLimit-Remaining": "4990"}, body=SECONDARY), 60),
+    ],
+)
 @story
-async def test_c003c_a_429_is_waited_for_and_needs_no_look(sim: Sim) -> None:
-    sim.fault(f.StatusBefore(429, headers={"Retry-After": "7"}))
+async def test_c003c_a_limit_is_waited_for_and_needs_no_look(sim: Sim, limit: f.StatusBefore, wait: int) -> None:
+    sim.fault(limit)
     agent = sim.agent([[comment("Looks good.")], "done"], post_comment())
     async with sim.surefoot(agent) as sf:
         run = await sf.wait((await sf.start("reviewer", "Review it.")).id)
         (step,) = calls_of(run)
         first, second = sim.posts()
-        assert run.status == "completed" and 7 <= second.at - first.at < 9
+        assert run.status == "completed" and wait <= second.at - first.at < wait * 9 / 7
         assert sim.looks() == [] and len(sim.ours(step.operation_key)) == 1
         assert "reconciling" not in statuses(await all_events(sf, run.id))
 

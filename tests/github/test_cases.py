@@ -106,6 +106,7 @@ async def test_c009_only_the_named_place_is_called(rig: Rig) -> None:
 FAILURES = [
     (f.StatusBefore(403), "forbidden"),
     (f.StatusBefore(403, headers={"Retry-After": "5"}), "rate_limited"),
+    (f.StatusBefore(403, body={"message": "You have exceeded a secondary rate limit."}), "rate_limited"),
     (f.StatusBefore(429), "rate_limited"),
     (f.StatusBefore(404), "not_found"),
     (f.StatusBefore(410), "gone"),

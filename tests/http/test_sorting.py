@@ -11,7 +11,8 @@ from contextlib import AsyncExitStack
 import pytest
 
 from surefoot.effects import InDoubt, NotSent, Refused
-from surefoot.http import client, nothing_left, retry_after_seconds
+from surefoot.http import client, nothing_left
+from surefoot.http_limits import retry_after_seconds
 from tests.http.raw import Behaviour, Connection, make_op, serving
 from tests.support import eventually
 
@@ -422,6 +423,41 @@ async def test_r15_limits_and_permissions(
             if isinstance(caught.value, Refused) and "reset" not in str(headers):
                 assert (caught.value.retry_after is None) == (wait is None)
     assert peer.requests() == 1
+
+
+SECONDARY = b'{"message": "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."}'
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "wait"),
+    [
+        (SECONDARY, {}, 60.0),
+        (SECONDARY, {"x_ratelimit_remaining": "4999"}, 60.0),
+        (SECONDARY, {"retry_after": "7"}, 7.0),
+        (gzip.compress(SECONDARY), {"content_encoding": "gzip"}, 60.0),
+        (SECONDARY, {"content_encoding": "gzip"}, None),
+        (b"<html>a secondary rate limit</html>", {}, None),
+        (b'{"message": "Resource not accessible by integration"}', {}, None),
+        (b'{"message": 5}', {}, None),
+        (b"[" * 100_000, {}, None),
+    ],
+)
+@pytest.mark.parametrize("reads", [True, False])
+async def test_a_limit_that_is_told_in_words_alone_is_waited_for(
+    body: bytes, headers: dict[str, str], wait: float | None, reads: bool
+) -> None:
+    async with serving(answering(403, body, **headers)) as peer, client(make_op(), base_url=peer.url) as http:
+        with pytest.raises(Refused) as caught:
+            await http.request("GET" if reads else "POST", "/x", reading=reads)
+    assert (caught.value.status, caught.value.retry_after) == (403, wait) and peer.requests() == 1
+
+
+async def test_a_refusal_whose_body_does_not_come_is_one_all_the_same() -> None:
+    cut = await after_request(Connection.reset, b"HTTP/1.1 403 Forbidden\r\nContent-Length: 100\r\n\r\n{")
+    async with serving(cut) as peer, client(make_op(), base_url=peer.url) as http:
+        with pytest.raises(Refused) as caught:
+            await http.post("/x", json={})
+    assert (caught.value.status, caught.value.retry_after) == (403, None)
 
 
 def test_a_wait_has_a_limit() -> None:

@@ -16,6 +16,7 @@ from surefoot.core.evolve import Recorded
 from surefoot.core.state import Instant, RunStatus, StepStatus
 from surefoot.errors import NotFound, SurefootError
 from surefoot.snapshot import untaken_seconds
+from surefoot.store.listed import to_the_end
 from surefoot.store.port import ActionRow, RunRow, StepRow, Store
 from surefoot.store.requests import request_of
 
@@ -112,7 +113,8 @@ async def _examine_run(store: Store, tenant_id: str, run_id: str, seen: _Seen) -
     while True:
         row = await store.run(tenant_id, run_id)
         steps = await store.steps(tenant_id, run_id)
-        actions = (await store.actions(tenant_id, run_id=run_id)).whole()
+        asked = await to_the_end(lambda after: store.actions(tenant_id, run_id=run_id, after=after))
+        actions = asked.whole()
         recorded = await _all_events(store, tenant_id, run_id)
         after = await store.run(tenant_id, run_id)
         if after.run.version == row.run.version:

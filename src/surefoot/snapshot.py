@@ -26,7 +26,7 @@ from surefoot.core.state import (
 )
 from surefoot.runtime.children import calls_run, rests
 from surefoot.runtime.context import Context
-from surefoot.store.listed import Listed, UnreadableRow
+from surefoot.store.listed import Listed, UnreadableRow, to_the_end
 from surefoot.store.port import ActionRow, EvidenceRow, MessageRow, RunRow, StepRow
 from surefoot.vocabulary import event_text, run_code, text_of
 
@@ -311,7 +311,9 @@ async def read_snapshot(ctx: Context, run_id: str, language: str) -> RunSnapshot
     if calling:
         # Read after the run itself: what works for it may be shown as further than it is, and is never lost.
         children = await ctx.store.children(ctx.tenant_id, run_id)
-        asked = below = await ctx.store.actions(ctx.tenant_id, run_id=run_id, below=True)
+        asked = below = await to_the_end(
+            lambda after: ctx.store.actions(ctx.tenant_id, run_id=run_id, below=True, after=after)
+        )
         children.unreadable += below.unreadable
     works = {child.parent_step_id: child.id for child in children}
     known: dict[str, list[EvidenceView]] = {}

@@ -18,7 +18,7 @@ from surefoot.store.access import Span
 from surefoot.views import UNREADABLE_MAX
 from tests.cli.rig import Cli
 from tests.places import Place
-from tests.server.house import House, Outside, code_of, house, surefoot_at
+from tests.server.house import House, Outside, code_of, house, note, surefoot_at
 from tests.support import eventually
 
 DAMAGE = {
@@ -135,12 +135,14 @@ async def test_a_page_passes_over_so_many_rows_at_most(
 async def test_every_question_is_listed_however_many_there_are(
     place: Place, outside: Outside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with three(place, outside) as (at, _, actions):
-        store = at.sf.store
-        monkeypatch.setattr(
-            type(store).actions, "__kwdefaults__", {**(type(store).actions.__kwdefaults__ or {}), "limit": 2}
-        )
-        assert [row.action.id for row in await at.sf.actions()] == actions
+    two = outside.agent("two", [note("one"), note("another")], "Written.")
+    async with house(place, [two]) as at:
+        run_id = await at.started("two")
+        run = await at.sf.wait(run_id, until=lambda run: len(run.pending_actions) == 2, timeout=20)
+        actions = type(at.sf.store).actions
+        monkeypatch.setattr(actions, "__kwdefaults__", {**(actions.__kwdefaults__ or {}), "limit": 1})
+        assert [row.action.id for row in await at.sf.actions()] == [action.id for action in run.pending_actions]
+        assert not (await examine(at.sf.store, at.sf.tenant)).findings
 
 
 async def test_the_rest_goes_on_beside_it(place: Place, outside: Outside) -> None:

@@ -15,7 +15,7 @@ from surefoot.errors import InvalidInput
 from surefoot.runtime.context import Context
 from surefoot.runtime.deciding import refusals_told
 from surefoot.runtime.given import check_status
-from surefoot.store.listed import Listed
+from surefoot.store.listed import Listed, to_the_end
 from surefoot.store.port import ActionRow
 
 
@@ -38,10 +38,9 @@ class Decisions(ABC):
         """
         check_status(status, ActionStatus)
         store, tenant_id = self.context.store, self.context.tenant_id
-        found = await store.actions(tenant_id, status=status, run_id=run_id, below=True)
-        while found.behind is not None:
-            found.go_on(await store.actions(tenant_id, status=status, run_id=run_id, below=True, after=found.behind))
-        return found
+        return await to_the_end(
+            lambda after: store.actions(tenant_id, status=status, run_id=run_id, below=True, after=after)
+        )
 
     async def approve(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -61,6 +61,14 @@ class Listed(list[T]):
         self += page
         self.unreadable += page.unreadable
         self.behind = page.behind
+
+
+async def to_the_end(page: Callable[[str | None], Awaitable[Listed[T]]]) -> Listed[T]:
+    """All pages of a list; `page` gives the one behind an id."""
+    found = await page(None)
+    while found.behind is not None:
+        found.go_on(await page(found.behind))
+    return found
 
 
 def listed(rows: Sequence[Row], read: Callable[[Row], T], limit: int | None = None) -> Listed[T]:

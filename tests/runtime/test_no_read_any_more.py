@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from surefoot import Agent, Approval, Operation, Receipt, effects, tool
@@ -23,6 +25,7 @@ async def _pay(op: Operation) -> Receipt:
 
 SENT: list[int] = []
 READ = tool(effect=effects.read, name="pay")(_pay)
+KEYED = tool(effect=effects.idempotent(key_lifetime=None), name="pay")(_pay)
 OPAQUE = tool(effect=effects.opaque, name="pay")(_pay)
 
 
@@ -44,7 +47,7 @@ def moved(run: RunSnapshot) -> bool:
     return ended(run) or bool(run.pending_actions)
 
 
-@pytest.mark.parametrize("now", [OPAQUE, OPAQUE.using(approval=Approval()), OPAQUE.using(version="2")])
+@pytest.mark.parametrize("now", [OPAQUE, KEYED, OPAQUE.using(approval=Approval()), OPAQUE.using(version="2")])
 @story
 async def test_a_person_is_asked_what_it_did(sim: Sim, now: Tool) -> None:
     """Every worker failed on it, and the run was set aside for good."""
@@ -56,6 +59,32 @@ async def test_a_person_is_asked_what_it_did(sim: Sim, now: Tool) -> None:
         await sf.resolve(asked.id, "happened", by="ann", external_resource_id="p-1")
         run = await sf.wait(run_id, until=moved, timeout=SECONDS)
     assert (run.status, SENT) == ("completed", [1])
+
+
+@story
+async def test_a_key_is_no_reason_to_send_what_died_as_a_read(sim: Sim) -> None:
+    """The code of then may not have sent it."""
+    SENT.clear()
+    sim.broken.add("I1")
+
+    async def dies(op: Operation) -> Receipt:
+        """Pay; the worker dies."""
+        SENT.append(op.attempt)
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError
+
+    worker = sim.worker(clerk(tool(effect=effects.read, name="pay")(dies)))
+    async with sim.surefoot(clerk(KEYED), worker=False) as person:
+        run_id = (await person.start("clerk", "Pay.")).id
+        await sim.until(lambda: SENT)
+        worker.kill()
+        async with sim.surefoot(clerk(KEYED)) as sf:
+            run = await sf.wait(run_id, until=moved, timeout=SECONDS)
+            (asked,) = run.pending_actions
+            assert (asked.kind, SENT) == ("resolve", [1])
+            await sf.resolve(asked.id, "did_not_happen", by="ann")
+            run = await sf.wait(run_id, until=moved, timeout=SECONDS)
+    assert (run.status, SENT) == ("completed", [1, 2])
 
 
 @story

@@ -46,7 +46,7 @@ def careful_rules(now: Rules, then: Rules) -> Rules:
     A tool that has become a read does not turn an earlier effect into one, and a key that the target honours now was
     not sent before. A lookup that was added or mended counts.
     """
-    if now == then or then.effect is EffectClass.read:
+    if now == then:
         return now
     if now.effect is then.effect:
         return _longest_doubt(now, then)

@@ -135,7 +135,9 @@ STORED: Mapping[str, ev.AnyEvent] = {
     ),
     '7,["s","a"]': ev.StepWaitingForApproval("s", "a"),
     '8,["s","a"]': ev.StepReleased("s", "a"),
-    '9,["s",1,7,30.0,10.0,"a","k",5.0]': ev.StepStarted("s", 1, 7, 30.0, 10.0, "a", "k", 5.0),
+    '9,["s",1,7,30.0,10.0,"a","k",5.0,{"effect":"opaque"}]': ev.StepStarted(
+        "s", 1, 7, 30.0, 10.0, "a", "k", 5.0, Rules(EffectClass.opaque)
+    ),
     '10,["s",1.5,"c",1,"refused"]': ev.StepDeferred("s", 1.5, "c", 1, AttemptEnd.refused),
     '11,["s",1,"c",true,false,0.0]': ev.StepOutcomeUnknown("s", 1, "c"),
     '12,["s",1,"e","u","found",true,1,2,3,"compact"]': ev.StepSucceeded(
@@ -166,6 +168,11 @@ def test_what_is_stored_stays_what_it_means(data: str) -> None:
     assert codec.encode_events([STORED[data]], "run_7k") == f"[{data}]"
     assert codec.decode_events(codec.EVENTS, f"[{data}]", "run_7k") == [STORED[data]]
     assert {type(event) for event in STORED.values()} == set(KINDS)
+
+
+def test_events_without_a_field_that_came_later_are_still_read() -> None:
+    made = ev.StepStarted("s", 1, 7, 30.0, 10.0, "a", "k", 5.0)
+    assert codec.decode_events(codec.EVENTS, '[9,["s",1,7,30.0,10.0,"a","k",5.0]]', "run_7k") == [made]
 
 
 def test_the_form_before_is_still_read() -> None:

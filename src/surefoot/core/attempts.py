@@ -182,6 +182,7 @@ def count_as_sent(d: Draft, step_id: str, token: int, since_wall: float, code: s
             send_window_s=0.0,
             account=step.account,
             since_wall=since_wall,
+            rules=d.other_rules(step),
         )
     )
     d.emit(ev.StepOutcomeUnknown(step.id, step.attempt + 1, code, ended=True))

@@ -326,6 +326,7 @@ def start_step(d: Draft, step_id_: str, start: Start) -> Step:
             send_window_s=min(start.send_window_s, timeout_s),
             account=start.account,
             key_id=start.key_id,
+            rules=d.other_rules(step),
         )
     )
     return d.step(step.id)

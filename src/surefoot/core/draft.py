@@ -70,6 +70,11 @@ class Draft:
         """What holds for the step: the code of now where it is not bolder about what older code has sent."""
         return careful_rules(self._rules.get(step.tool_name or "", step.rules), step.rules)
 
+    def other_rules(self, step: Step) -> Rules | None:
+        """What holds for the step where that is not what it keeps. What it waits for stays as it was."""
+        rules = self.rules(step)
+        return None if rules == step.rules else replace(rules, waits_for=step.rules.waits_for)
+
     def doubts(self, step: Step) -> tuple[Attempt, ...]:
         """The attempts of a call that may have acted.
 

@@ -110,6 +110,8 @@ class StepStarted(StepEvent, frozen=True, tag="step_started"):
     key_id: str | None = None
     since_wall: float | None = None
     """Where a copy of the store was put back: the call may have been sent by others, this wall time or later."""
+    rules: Rules | None = None
+    """What holds for the call, where the code that begins it declares it otherwise; it counts from now on."""
 
 
 class StepDeferred(StepEvent, frozen=True, tag="step_deferred"):

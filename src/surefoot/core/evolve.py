@@ -186,6 +186,7 @@ def _started(step: Step, event: ev.StepStarted, at: Instant) -> Step:
     )
     return replace(
         step,
+        rules=event.rules or step.rules,
         attempt=event.attempt,
         attempts=(*step.attempts, attempt),
         account=event.account or step.account,
@@ -282,18 +283,13 @@ def _looked(step: Step, event: ev.LookupAnswered, at: Instant) -> Step:
 
 def _evidence(step: Step, event: ev.EvidenceRecorded, at: Instant) -> Step:
     if event.verdict == "found":
-        return replace(
-            step,
-            receipts=_with(step.receipts, event.resource_id),
-            external_resource_id=step.external_resource_id or event.resource_id,
-            resource_url=step.resource_url or event.resource_url,
-        )
+        return _receipt(step, event, at)
     if event.source == "person" and event.verdict == "absent":
         return replace(step, person_absent=True, look_at=at.mono)
     return step if event.source == "lookup" else _look_now(step, at)
 
 
-def _receipt(step: Step, event: ev.ReceiptRecorded, at: Instant) -> Step:
+def _receipt(step: Step, event: ev.ReceiptRecorded | ev.EvidenceRecorded, at: Instant) -> Step:
     return replace(
         step,
         receipts=_with(step.receipts, event.resource_id),

@@ -114,7 +114,7 @@ STEP_ENDS = frozenset({StepStatus.succeeded, StepStatus.failed})
 
 
 class Rules(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a tool's declaration means for decisions: the code of now counts, a step keeps that of its creation."""
+    """What a tool's declaration means for decisions: that of now counts, a step keeps that by which it was tried."""
 
     effect: EffectClass
     settle_s: float = 60.0

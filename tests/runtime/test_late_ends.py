@@ -16,6 +16,11 @@ from tests.support import eventually
 SECONDS = 30
 
 
+async def every_lease_lost(tenant_id: str, tokens: Mapping[str, int], lease_s: float) -> Mapping[str, float]:
+    """What a renewal answers that comes too late."""
+    return {}
+
+
 async def test_the_late_end_of_a_call_counts_though_its_lease_was_lost_meanwhile(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -29,9 +34,6 @@ async def test_the_late_end_of_a_call_counts_though_its_lease_was_lost_meanwhile
         release.wait(60)
         return Receipt(resource_id="p-1")
 
-    async def lost(tenant_id: str, tokens: Mapping[str, int], lease_s: float) -> Mapping[str, float]:
-        return {}
-
     agent = Agent("clerk", FakeModel([[("pay", {})], "Paid."]), tools=[pay])
     try:
         async with Surefoot(store_url, [agent], worker=True, lease_seconds=1.5, log=lambda line: None) as sf:
@@ -40,7 +42,7 @@ async def test_the_late_end_of_a_call_counts_though_its_lease_was_lost_meanwhile
             assert sf.worker is not None
             driver = sf.worker.drivers[run.id]
             await eventually(lambda: driver.stuck, "it does not end in its time")
-            monkeypatch.setattr(sf.store, "renew", lost)
+            monkeypatch.setattr(sf.store, "renew", every_lease_lost)
             await eventually(lambda: driver.held.lost, "the lease is lost")
             release.set()
             async with Surefoot(store_url, [agent], worker=True, log=lambda line: None) as other:
@@ -72,15 +74,12 @@ async def test_what_a_call_awaits_may_go_on_though_the_call_was_told_to_stop(
         """Pay, by a client that blocks."""
         return Receipt(resource_id=await asyncio.to_thread(blocking, op.attempt))
 
-    async def lost(tenant_id: str, tokens: Mapping[str, int], lease_s: float) -> Mapping[str, float]:
-        return {}
-
     agent = Agent("clerk", FakeModel([[("pay", {})], "Paid."]), tools=[pay])
     try:
         async with Surefoot(store_url, [agent], worker=True, lease_seconds=1.5, log=lambda line: None) as sf:
             run = await sf.start(agent, "Pay 81.")
             await eventually(began.is_set, "the call has begun")
-            monkeypatch.setattr(sf.store, "renew", lost)
+            monkeypatch.setattr(sf.store, "renew", every_lease_lost)
             async with Surefoot(store_url, [agent], worker=True, log=lambda line: None) as other:
                 await other.wait(run.id, until=lambda r: bool(calls_of(r)[0].evidence), timeout=SECONDS)
                 await other.wait(run.id, until=lambda r: len(calls_of(r)[0].evidence) > 2, timeout=SECONDS)

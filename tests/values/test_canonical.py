@@ -24,7 +24,7 @@ def _same(left: object, right: object) -> bool:
     return repr(left) == repr(right) if isinstance(left, float) else type(left) is type(right) and left == right
 
 
-@settings(max_examples=2_000, deadline=None)
+@settings(max_examples=1_000, deadline=None)
 @given(values)
 def test_what_is_written_is_read_back_exactly(value: object) -> None:
     data = canonical(value)
@@ -72,7 +72,7 @@ def _read(raw: str) -> tuple[object, str]:
         return None, str(refusal).partition(" at line ")[0]
 
 
-@settings(max_examples=3_000, deadline=None)
+@settings(max_examples=1_000, deadline=None)
 @given(raws)
 def test_short_arguments_are_read_as_long_ones_are(raw: str) -> None:
     assert _read(raw) == _read(raw + " " * INTEGER_DIGITS_MAX)

@@ -257,7 +257,7 @@ _easy = st.recursive(
 )
 
 
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(st.lists(_easy, max_size=4) | st.dictionaries(_easy_texts, _easy, max_size=4), st.integers(64, 6_000))
 def test_a_result_that_needs_no_care_comes_to_what_care_comes_to(
     value: list[object] | dict[str, object], bytes_max: int

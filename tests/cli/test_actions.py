@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from surefoot import Absent, Found, Operation, Receipt, Surefoot, effects, run_sync, tool
 from tests.cli.rig import Answer, Cli
 
 FIELDS = {
@@ -187,3 +188,23 @@ def test_a_model_that_cannot_be_called_is_tried_again(cli: Cli) -> None:
     (waiting,) = cli.json("actions", "list", "--status", "waiting", "--run", run_id).records()
     assert waiting["id"] != action_id, "called again, refused again, asked again"
     assert cli.status(run_id) == "waiting_for_user"
+
+
+def test_a_question_about_a_duplicate_names_each_effect_with_its_link(cli: Cli, store_url: str) -> None:
+    def find(op: Operation) -> Absent:
+        return Absent(coverage="nobody looks")
+
+    @tool(effect=effects.lookup(find, settle=0.1))
+    async def charge(op: Operation) -> Receipt:
+        """Charge a card."""
+        return Receipt(resource_id="c1")
+
+    async def charged_twice() -> str:
+        async with Surefoot(store_url, tools=[charge], log=lambda line: None) as sf:
+            await sf.perform(charge.call(), key="81")
+            await sf.report("charge:81", Found(Receipt(resource_id="c2", url="https://pay.example/c2")))
+            (asked,) = await sf.actions(status="waiting")
+            return asked.action.id
+
+    told = cli.run("actions", "show", run_sync(charged_twice())).out
+    assert "  effect: c1\n" in told and "  effect: c2 https://pay.example/c2\n" in told

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from surefoot import Absent, Found, Operation, Receipt, Surefoot, ToolCall, effects, tool
@@ -15,7 +16,9 @@ from surefoot.agent.tools import Tool
 from surefoot.connectors import github
 from surefoot.core import facts
 from surefoot.core.people import Decision
+from surefoot.errors import NotAllowed
 from surefoot.runtime.deciding import decide_about
+from surefoot.store.port import ActionRow
 from tests.places import Place
 from tests.support import eventually
 
@@ -55,6 +58,28 @@ async def _nothing_noted(sf: Surefoot, but: int = 0) -> None:
     async with asyncio.timeout(20):
         while len(await sf.store.marks(sf.tenant, "undo", 10)) > but:
             await sf.store.changed(sf.store.change_count(), 0.1)
+
+
+def _shown(asked: ActionRow) -> object:
+    return msgspec.json.decode(asked.preview, type=dict[str, object])["effects"]
+
+
+async def test_the_question_shows_every_effect_with_its_link(store_url: str) -> None:
+    """A person is told to look at both: what is to be undone stood in an event alone."""
+    async with Surefoot(store_url, tools=[charge, refund], log=lambda line: None) as sf:
+        await sf.perform(charge.call(cents=900), key="81")
+        await sf.report("charge:81", Found(Receipt(resource_id="c2", url="https://pay.example/c2")))
+        (asked,) = await sf.actions(status="waiting")
+        first, second = {"id": "c1", "url": None}, {"id": "c2", "url": "https://pay.example/c2"}
+        assert _shown(asked) == [first, second]
+        assert await sf.perform(charge.call(cents=900), key="81") == Receipt("c1")
+        await sf.report("charge:81", Found(Receipt(resource_id="c3")))
+        (wider,) = await sf.actions(status="waiting")
+        assert [item["id"] for item in _shown(wider)] == ["c1", "c2", "c3"]  # type: ignore[attr-defined]  # a list
+        with pytest.raises(NotAllowed) as refused:
+            await sf.approve(asked.action.id, by="anna")
+        assert (refused.value.code, refused.value.details["why"]) == ("action_expired", "superseded")
+        assert REFUNDS == []
 
 
 @pytest.fixture(autouse=True)

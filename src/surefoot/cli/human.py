@@ -25,7 +25,7 @@ DECIDE = {
 """How each kind of question is answered; "model" is an ask about a model that cannot be called."""
 _UNTOLD = ("usage", "finish", "model", "is_error")
 """Members of a stored message that --json has, and people rarely ask for."""
-_PREVIEW_PLACED = ("text", "tool", "target", "arguments", "warnings")
+_PREVIEW_PLACED = ("text", "tool", "target", "arguments", "warnings", "effects")
 UNREADABLE_MAX = 20
 ENDED = ("completed", "failed", "cancelled")
 
@@ -104,6 +104,8 @@ def print_action(out: Output, action: ActionView, indent: str = "") -> None:
     print_value(out, preview.get("arguments", {}), indent + "    ", escaped=True)
     for warning in _texts(preview.get("warnings")):
         out.line(f"{indent}  warning: {warning}")
+    for effect in preview.get("effects") or ():
+        out.line(f"{indent}  effect: {shown(' '.join(filter(None, (effect.get('id'), effect.get('url')))))}")
     print_value(out, {k: v for k, v in preview.items() if k not in _PREVIEW_PLACED and v}, indent + "  ")
     if action.status == "waiting":
         kind = "model" if action.kind == "ask" and action.tool_name is None else action.kind

@@ -290,11 +290,14 @@ def _evidence(step: Step, event: ev.EvidenceRecorded, at: Instant) -> Step:
 
 
 def _receipt(step: Step, event: ev.ReceiptRecorded | ev.EvidenceRecorded, at: Instant) -> Step:
+    known = step.external_resource_id or event.resource_id
+    # The link of another effect is none of the step's: its id and its link name one.
+    link = event.resource_url if event.resource_id in (None, known) else None
     return replace(
         step,
         receipts=_with(step.receipts, event.resource_id),
-        external_resource_id=step.external_resource_id or event.resource_id,
-        resource_url=step.resource_url or event.resource_url,
+        external_resource_id=known,
+        resource_url=step.resource_url or link,
     )
 
 

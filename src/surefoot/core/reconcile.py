@@ -280,7 +280,7 @@ def _applied_after_all(d: Draft, step: Step, look: Look, questions: Questions) -
         return
     d.emit(ev.ReceiptRecorded(step.id, look.resource_id, look.url))
     note(d, result_body(f"A call that had counted as failed was applied after all: {look.url or look.resource_id}."))
-    _ask_about_duplicate(d, step, questions)
+    _ask_about_duplicate(d, step, questions, {look.resource_id: look.url, **dict(look.also)})
 
 
 def conclude_known(d: Draft, step_id: str) -> bool:
@@ -319,12 +319,20 @@ def check_duplicates(d: Draft, before: Step, look: Look, questions: Questions) -
         return
     urls = tuple(url for i in seen if (url := links.get(i)) is not None)
     d.emit(ev.DuplicateDetected(step.id, tuple(seen), urls))
-    _ask_about_duplicate(d, step, questions)
+    asked = open_question(d, step.id, ActionKind.duplicate)
+    if asked is not None and any(action.id == asked for action in d.before.waiting_actions):
+        # It shows fewer than there are, and its answer would be about all of them.
+        d.emit(ev.ActionExpired(asked, step.id, "superseded"))
+    _ask_about_duplicate(d, step, questions, {i: links.get(i) for i in seen})
 
 
-def _ask_about_duplicate(d: Draft, step: Step, questions: Questions) -> None:
+def _ask_about_duplicate(d: Draft, step: Step, questions: Questions, found: Mapping[str | None, str | None]) -> None:
+    """`found` are the ids of the effects with their links, for the person who looks at them."""
     if open_question(d, step.id, ActionKind.duplicate) is None and ActionKind.duplicate in questions:
-        ask(d, step.id, ActionKind.duplicate, questions[ActionKind.duplicate])
+        question = questions[ActionKind.duplicate]
+        preview: dict[str, object] = msgspec.json.decode(question.preview)
+        preview["effects"] = [{"id": i, "url": url} for i, url in found.items() if i or url]
+        ask(d, step.id, ActionKind.duplicate, replace(question, preview=msgspec.json.encode(preview)))
 
 
 def _record_sweep(d: Draft, step: Step, look: Look, questions: Questions) -> None:
@@ -411,7 +419,7 @@ def _ask_about_a_repeat(d: Draft, step: Step, applied: int, questions: Questions
     rules = d.rules(step)
     others = [a for a in step.doubtful_attempts if a.number != applied]
     if others and rules.effect is not EffectClass.idempotent and not rules.has_lookup:
-        _ask_about_duplicate(d, step, questions)
+        _ask_about_duplicate(d, step, questions, {step.external_resource_id: step.resource_url})
 
 
 def _without_doubt(d: Draft, step: Step, end: AttemptEnd, code: str | None, again_s: float | None) -> None:

@@ -145,11 +145,11 @@ async def test_forbidden_look_and_give_up(world: WorldProcess, place: Place, mon
 
 async def test_late_arrival_past_the_settle_time_is_detected(world: WorldProcess, place: Place) -> None:
     async with Story(world, place, timeout=2.0) as story:
-        world.hit(Rule(Late(4.0, "hang"), method="POST", path=COMMENTS, account=story.account))
+        world.hit(Rule(Late(8.0, "hang"), method="POST", path=COMMENTS, account=story.account))
         worker = await story.approved()
         await eventually(story.posts, "the request")
         worker.kill()
-        story.worker(options=["--sweep", "2", "4", "8"])
+        story.worker(options=["--sweep", "3", "6", "12"])
         await story.completed()
         assert (await story.step()).attempt == 2
         await eventually(lambda: len(story.comments()) == 2, "the late comment")

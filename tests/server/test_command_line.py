@@ -46,6 +46,13 @@ def both(cli: Cli, web: Served, *words: str) -> object:
     return remote.value()
 
 
+def both_know_nothing(cli: Cli, web: Served, *words: str) -> None:
+    """That both say so of an id, and where they looked."""
+    for where, at in (("--store and --tenant", ()), (f" at {web.url}: check the id and --url", ("--url", web.url))):
+        told = cli.json(*words, *at)
+        assert (told.code, told.error) == (5, "not_found") and where in told.out, told
+
+
 def test_a_story_by_the_command_line_alone(cli: Cli, web: Served) -> None:
     at = ("--url", web.url)
     started = cli.json("runs", "start", "agents.py:writer", "Go", "--key", "k", *at)
@@ -71,9 +78,9 @@ def test_a_story_by_the_command_line_alone(cli: Cli, web: Served) -> None:
     both(cli, web, "runs", "list", "--limit", "1")
     both(cli, web, "actions", "list")
     both(cli, web, "actions", "show", str(action["id"]))
-    both(cli, web, "runs", "show", "run_none")
-    both(cli, web, "actions", "show", "act_none")
-    both(cli, web, "actions", "list", "--run", "run_none")
+    both_know_nothing(cli, web, "runs", "show", "run_none")
+    both_know_nothing(cli, web, "actions", "show", "act_none")
+    both_know_nothing(cli, web, "actions", "list", "--run", "run_none")
     late = cli.json("runs", "message", run_id, "thanks", *at)
     assert (late.code, late.error) == (5, "run_ended") and "--conversation conv_" in late.out
     both(cli, web, "runs", "cancel", run_id)

@@ -43,6 +43,7 @@ def desk(
     if settings.url is not None:
         from surefoot.cli.remote import Remote
 
+        out.looked_in = f"at {settings.url}: check the id and --url"
         return Remote(settings.url, settings.token, out.language, out.note)
     agents: tuple[Agent, ...] = () if code is None else (code.agent,)
     sf = opened(settings, out, agents, () if code is None else code.tools, worker=worker)

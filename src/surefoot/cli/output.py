@@ -47,7 +47,7 @@ class Output:
         self.json_lines = False
         """The lines on stderr are JSON: --log-format json."""
         self.looked_in: str | None = None
-        """The store and the tenant that the command asks, in words."""
+        """Where the command looks, and what to check where nothing is found there."""
 
     def document(self, value: object) -> None:
         """The one JSON document. Nothing is printed without --json."""
@@ -79,10 +79,11 @@ class Output:
     def error(self, error: SurefootError) -> int:
         """Print an error that a person can do something about; its exit code."""
         redactor = _redactor()
-        message = redactor.patterns(str(error))[0]
+        message = str(error)
         if error.code == "not_found" and self.looked_in is not None:
             # A store is made where there is none: in the wrong folder, the right id is not found.
-            message += f" in {self.looked_in}: check the id, --store and --tenant"
+            message += f" {self.looked_in}"
+        message = redactor.patterns(message)[0]
         self.document({"error": {"code": error.code, "message": message, "details": redactor.value(error.details)}})
         if not self.as_json:
             self.note(f"surefoot: {shown(message)}")

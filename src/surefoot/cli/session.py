@@ -30,7 +30,7 @@ def opened(
 ) -> Surefoot:
     """A Surefoot for one command, to be used in `async with`. Without `worker` it reads and decides only."""
     place = sqlite_path(settings.store) if settings.store.startswith("sqlite") else "the database"
-    out.looked_in = f"{place}, tenant {settings.tenant}"
+    out.looked_in = f"in {place}, tenant {settings.tenant}: check the id, --store and --tenant"
     return Surefoot(
         settings.store,
         agents,

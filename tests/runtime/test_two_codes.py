@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from surefoot import Agent, Operation, Receipt, effects, tool
+from surefoot import Absent, Agent, Approval, Found, Operation, Receipt, effects, tool
 from surefoot.agent.tools import Tool
 from surefoot.snapshot import RunSnapshot
 from surefoot.testing.model import FakeModel
@@ -66,3 +66,30 @@ async def test_what_the_other_code_may_have_done_counts_as_what_it_was_there(sim
         await sf.resolve(asked.id, "happened", by="ann", external_resource_id="p-2")
         run = await sf.wait(run_id, until=moved, timeout=SECONDS)
     assert (run.status, len(SENT)) == ("completed", 2)
+
+
+@story
+async def test_what_is_ended_by_a_process_that_cannot_look_is_looked_up_later_all_the_same(sim: Sim) -> None:
+    """A call that was not found is rejected by a process whose code has no lookup: what came later was not seen."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    made: list[str] = []
+
+    async def find(op: Operation) -> Found | Absent:
+        return Found(Receipt(resource_id=made[0])) if made else Absent(coverage="everything")
+
+    async def post(op: Operation) -> Receipt:
+        """Post; the connection breaks, and the request is on its way for long."""
+        raise effects.InDoubt("the connection broke")
+
+    gate = Approval(expires=20.0)
+    mine = clerk(tool(effect=effects.lookup(find, settle=30.0), name="pay", approval=gate)(post))
+    other = clerk(tool(effect=effects.opaque, name="pay", approval=gate)(post))
+    async with sim.surefoot(mine) as sf, sim.surefoot(other, worker=False) as person:
+        run = await sf.wait((await sf.start("clerk", "Pay.")).id, until=moved)
+        await person.approve(run.pending_actions[0].id, by="ann")
+        run = await sf.wait(run.id, until=lambda r: [a.kind for a in r.pending_actions] == ["approve"], timeout=SECONDS)
+        await person.reject(run.pending_actions[0].id, by="ann")
+        made.append("p-1")
+        run = await sf.wait(run.id, until=lambda r: ended(r) and bool(r.pending_actions), timeout=SECONDS)
+    assert [action.kind for action in run.pending_actions] == ["duplicate"]
+    assert run.steps[1].external_resource_id == "p-1"

@@ -71,9 +71,13 @@ class Draft:
         return careful_rules(self._rules.get(step.tool_name or "", step.rules), step.rules)
 
     def other_rules(self, step: Step) -> Rules | None:
-        """What holds for the step where that is not what it keeps. What it waits for stays as it was."""
-        rules = self.rules(step)
-        return None if rules == step.rules else replace(rules, waits_for=step.rules.waits_for)
+        """What holds for the step where that is not what it keeps. What it waits for stays as it was, and that there is
+        code which can look for it.
+        """
+        rules, kept = self.rules(step), step.rules
+        if rules != kept:
+            rules = replace(rules, waits_for=kept.waits_for, has_lookup=rules.has_lookup or kept.has_lookup)
+        return None if rules == kept else rules
 
     def doubts(self, step: Step) -> tuple[Attempt, ...]:
         """The attempts of a call that may have acted.

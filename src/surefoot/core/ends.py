@@ -124,14 +124,17 @@ def _assert_no_doubt(d: Draft, step: Step, attempt: int | None, end: AttemptEnd 
 def owe_sweep(d: Draft, step_id: str) -> None:
     """A step that was sent more than once, or concluded absent, is looked up again after it ended."""
     step = d.step(step_id)
-    rules = d.rules(step)
-    if step.status not in STEP_ENDS or step.sweep is not None or not rules.has_lookup:
-        return
-    if rules.effect is EffectClass.read:
+    if step.status not in STEP_ENDS or step.sweep is not None or not can_be_looked_up(d, step):
         return
     absent = any(a.absent for a in step.attempts)
     if absent or len(step.doubtful_attempts) > 1:
         d.emit(ev.SweepScheduled(step_id, 0, SWEEP_SECONDS[0]))
+
+
+def can_be_looked_up(d: Draft, step: Step) -> bool:
+    """Whether a later look may be made: whoever ends a call need not have the code that looks."""
+    rules = d.rules(step)
+    return rules.effect is not EffectClass.read and (rules.has_lookup or step.rules.has_lookup)
 
 
 def ask(d: Draft, step_id: str, kind: ActionKind, question: Ask) -> None:

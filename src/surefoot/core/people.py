@@ -7,7 +7,7 @@ import msgspec
 from surefoot.core import events as ev
 from surefoot.core.decide import fail_run
 from surefoot.core.draft import Draft
-from surefoot.core.ends import answer, fail_step
+from surefoot.core.ends import answer, can_be_looked_up, fail_step
 from surefoot.core.payloads import ActionAnswer, result_body
 from surefoot.core.policy import SWEEP_SECONDS
 from surefoot.core.reconcile import Look, Questions, carry_evidence, conclude_found
@@ -15,7 +15,6 @@ from surefoot.core.state import (
     Action,
     ActionKind,
     ActionStatus,
-    EffectClass,
     Resolution,
     Step,
     StepStatus,
@@ -156,8 +155,7 @@ def _happened(d: Draft, step: Step, decision: Decision, questions: Questions) ->
 
 def _sweep_later(d: Draft, step_id: str) -> None:
     step = d.step(step_id)
-    effectful = d.rules(step).effect is not EffectClass.read
-    if d.rules(step).has_lookup and effectful and step.sweep is None:
+    if step.sweep is None and can_be_looked_up(d, step):
         d.emit(ev.SweepScheduled(step_id, 0, SWEEP_SECONDS[0]))
 
 

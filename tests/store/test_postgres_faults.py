@@ -155,6 +155,23 @@ async def test_a_run_whose_making_is_still_on_its_way_is_not_called_one_that_was
                 pass
 
 
+async def test_a_store_is_opened_also_where_another_process_names_its_database_just_then(
+    place: Place, store: PostgresStore, beside: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await beside.execute("DELETE FROM meta WHERE key = 'database'")
+    # A transaction sees others as they were at its first look.
+    other, names = PostgresStore(place.url, SystemClock()), await asyncpg.connect(place.url)
+    async with asyncio.TaskGroup() as tasks:
+        async with names.transaction():
+            await names.execute("INSERT INTO meta VALUES ('database', 'named', 1, 1)")
+            opening = tasks.create_task(other.open())
+            await waits(beside, "Lock")
+        await opening
+    assert await beside.fetchval("SELECT value FROM meta WHERE key = 'database'") == "named"
+    await names.close()
+    await other.close()
+
+
 async def test_a_session_that_was_ended_meanwhile_is_replaced(
     store: PostgresStore, beside: asyncpg.Connection[asyncpg.Record]
 ) -> None:

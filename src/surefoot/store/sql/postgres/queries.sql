@@ -77,7 +77,8 @@ SELECT count(*) AS count FROM pg_class WHERE relnamespace = current_schema()::re
     AND relname IN ('run', 'step', 'event', 'message', 'conversation', 'blob', 'meta', 'worker')
 
 -- name: meta_first
--- A setting of the database that is made once; answers with what is kept.
+-- A setting of the database that is made once; answers with what is kept, or with nothing where somebody else is making
+-- it: then it is there for the next statement.
 WITH made AS (
     INSERT INTO meta (key, value, created_at, updated_at) VALUES (:key, :value, :wall, :wall)
     ON CONFLICT (key) DO NOTHING RETURNING value

@@ -109,13 +109,17 @@ async def test_an_issue_with_our_marker(place: Place, monkeypatch: pytest.Monkey
         await settles(rig, run_id, "issues", good, nearly, str(issue.number))
 
 
-async def test_a_merge_of_the_approved_head(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    tool = github.merge_pull_request.using(settle=60)
+async def the_merge(place: Place, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """The arguments of a merge of the pull request as it stands."""
     async with rig_of(place, monkeypatch) as plain:
         pull = repo_of(plain).issues[NUMBER].pull
         assert pull is not None
-        head = pull.head_sha
-    async with doing(place, monkeypatch, tool, {"repo": REPO, "number": NUMBER, "head_sha": head}) as rig:
+        return {"repo": REPO, "number": NUMBER, "head_sha": pull.head_sha}
+
+
+async def test_a_merge_of_the_approved_head(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = github.merge_pull_request.using(settle=60)
+    async with doing(place, monkeypatch, tool, await the_merge(place, monkeypatch)) as rig:
         run_id = await rig.in_doubt("PUT", f"{PULL}/merge", f"/repos/{REPO}")
         issue = repo_of(rig).issues[NUMBER]
         assert issue.pull is not None and issue.pull.merge_commit_sha is not None
@@ -136,11 +140,7 @@ async def test_a_step_that_cannot_be_read_keeps_no_other_from_being_settled(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tool = github.merge_pull_request.using(settle=60)
-    async with rig_of(place, monkeypatch) as plain:
-        pull = repo_of(plain).issues[NUMBER].pull
-        assert pull is not None
-        head = pull.head_sha
-    async with doing(place, monkeypatch, tool, {"repo": REPO, "number": NUMBER, "head_sha": head}) as rig:
+    async with doing(place, monkeypatch, tool, await the_merge(place, monkeypatch)) as rig:
         damaged = await rig.in_doubt("PUT", f"{PULL}/merge", f"/repos/{REPO}")
         other = await rig.in_doubt("PUT", f"{PULL}/merge", f"/repos/{REPO}")
         issue = repo_of(rig).issues[NUMBER]

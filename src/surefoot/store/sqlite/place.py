@@ -55,11 +55,8 @@ class Place:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+    found = _changed(path)
+    return None if found is None else found[:2]
 
 
 def _changed(path: str) -> tuple[int, int, int] | None:

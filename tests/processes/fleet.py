@@ -34,6 +34,7 @@ KILLERS = 2
 SLOW_SECONDS = 0.15
 AT_ONCE = 6
 """Runs under way."""
+OUTAGES_MIN = 3
 REST_SECONDS_MAX = 180.0
 """How long the last runs may take to end once nothing befalls them any more."""
 
@@ -247,10 +248,14 @@ class Outage(Protocol):
 
 
 async def endure(fleet: Fleet, runs: int, outage: Outage, pause: Callable[[], float]) -> tuple[int, Counter[str]]:
-    """So many runs while the server goes away again and again, `pause()` seconds apart: how often, and what came up."""
+    """The server goes away again and again, `pause()` seconds apart: how often, and what came up.
+
+    Runs come until there are `runs`, and until the server was away `OUTAGES_MIN` times: a fast machine has done with
+    the runs before the first outage.
+    """
     count = 0
     keeping = asyncio.ensure_future(fleet.keep_alive())
-    feeding = asyncio.ensure_future(fleet.feed(lambda: len(fleet.run_ids) < runs))
+    feeding = asyncio.ensure_future(fleet.feed(lambda: len(fleet.run_ids) < runs or count < OUTAGES_MIN))
     try:
         while not feeding.done():
             await asyncio.wait([feeding], timeout=pause())

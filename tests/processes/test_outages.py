@@ -40,7 +40,6 @@ async def restarted(world: WorldProcess, place: Place, runs: int, apart: tuple[f
 
         async with Fleet(world, place.folder, server.url(DATABASE), secret=SECRETS) as fleet:
             count, seen = await endure(fleet, runs, outage, lambda: chance.uniform(*apart))
-    assert count > 0
     return f"{count} restarts of PostgreSQL, seed {seed}: {dict(seen)}, {len(fleet.ended_by_themselves)} workers ended"
 
 

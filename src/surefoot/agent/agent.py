@@ -108,6 +108,7 @@ class Agent:
 
     @model.setter
     def model(self, model: str | Model | Sequence[str | Model]) -> None:
+        """Set what calls of the model go to from now on; see the getter for what is raised."""
         models = _models(model)
         if not models:
             raise ValueError("an agent has at least one model")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from surefoot import Agent, Operation, Receipt, Tool, ask_person, effects, tool
+from surefoot import Agent, Approval, Operation, Receipt, Tool, ask_person, effects, tool
 from surefoot.testing.model import FakeModel
 from tests.cases.rig import Sim, story
 
@@ -36,3 +36,37 @@ async def test_a_run_goes_on_though_a_worker_without_its_tool_has_set_it_aside(s
         assert (await new.store.run(new.tenant, run.id)).blocked_code == "unknown_tool"
         run = await old.wait(run.id, timeout=60.0)
     assert (run.status, len(sent)) == ("completed", 2)
+
+
+@story
+async def test_what_a_newer_surefoot_wrote_is_left_as_it_is_and_goes_on_with_the_next_worker_that_reads_it(
+    sim: Sim,
+) -> None:
+    sim.broken.add("I1")  # this target stands outside of the World
+    sent: list[str] = []
+
+    @tool(effect=effects.opaque, approval=Approval())
+    async def send(op: Operation) -> Receipt:
+        """Send something."""
+        sent.append(op.key)
+        return Receipt(resource_id="1")
+
+    clerk = Agent("clerk", FakeModel([[("send", {})], "Sent."]), tools=[send])
+    async with sim.surefoot(clerk) as sf:
+        run = await sf.wait((await sf.start("clerk", "Send it.")).id)
+    ((signals,),) = sim.place.query("SELECT signals FROM run")
+    changed = "UPDATE run SET signals = ?"
+    async with sim.surefoot(clerk, worker=False) as person:
+        await person.approve(run.pending_actions[0].id, by="ann")
+        assert sim.place.execute(changed, '{"of_tomorrow":1}') == 1
+        before = sim.place.query("SELECT version, event_sequence, status, lease_owner FROM run")
+        async with sim.surefoot(clerk):
+            await sim.until(lambda: sim.place.query("SELECT blocked_code FROM run") == [("unreadable",)])
+            await sim.pass_time(60.0)
+        assert sim.place.query("SELECT version, event_sequence, status, lease_owner FROM run") == before and not sent
+        (said,) = [line for line in sim.lines if "not executed" in line]
+        assert "of_tomorrow" in said and "where a newer surefoot wrote it, use that version" in said
+        assert sim.place.execute(changed, signals) == 1  # now the worker reads what is there, as the newer one does
+        async with sim.surefoot(clerk):
+            run = await person.wait(run.id, timeout=60.0)
+    assert (run.status, len(sent)) == ("completed", 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import get_args
 
@@ -101,24 +102,27 @@ def test_c044_what_cannot_be_read_is_an_error(data: str) -> None:
 
 
 def test_c044_a_newer_format_is_an_error() -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(Unreadable, match="written by a newer surefoot; use that version"):
         codec.decode_event("step_started", codec.encode_event(STARTED), codec.FORMAT + 1)
+    with pytest.raises(Unreadable, match="written by a newer surefoot; use that version"):
+        codec.decode_events(codec.EVENTS, "[28,[]]", "run_1", codec.FORMAT + 1)
     with pytest.raises(Unreadable):
         codec.decode_event("step_started", codec.encode_event(STARTED), 0)
 
 
 def test_older_formats_are_lifted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "FORMAT", 4)
+    now, later = codec.FORMAT, codec.FORMAT + 1
+    monkeypatch.setattr(codec, "FORMAT", later)
 
     def renamed(raw: dict[str, object]) -> dict[str, object]:
         return {("timeout_s" if key == "seconds" else key): value for key, value in raw.items()}
 
     old = codec.encode_event(STARTED).replace("timeout_s", "seconds")
-    upcasts = {("step_started", 3): renamed}
+    upcasts = {("step_started", now): renamed}
     assert codec.decode_event("step_started", old, 1, upcasts) == STARTED
-    assert codec.decode_event("step_started", old, 3, upcasts) == STARTED
+    assert codec.decode_event("step_started", old, now, upcasts) == STARTED
     with pytest.raises(Unreadable):
-        codec.decode_event("step_started", old, 4, upcasts)
+        codec.decode_event("step_started", old, later, upcasts)
 
 
 # One of each kind, as it is stored: a field that moves, or a number that is given anew, makes other events of old ones.
@@ -172,7 +176,26 @@ def test_what_is_stored_stays_what_it_means(data: str) -> None:
 
 def test_events_without_a_field_that_came_later_are_still_read() -> None:
     made = ev.StepStarted("s", 1, 7, 30.0, 10.0, "a", "k", 5.0)
-    assert codec.decode_events(codec.EVENTS, '[9,["s",1,7,30.0,10.0,"a","k",5.0]]', "run_7k") == [made]
+    assert codec.decode_events(codec.EVENTS, '[9,["s",1,7,30.0,10.0,"a","k",5.0]]', "run_7k", 3) == [made]
+
+
+SHAPES = {4: "02da2ca1ef12ea23"}
+"""What the events of a format are made of."""
+
+
+def test_an_event_that_changes_gets_a_higher_format() -> None:
+    """Else an older surefoot takes what it does not know for damage."""
+    words = (ActionKind, ActionStatus, AttemptEnd, EffectClass, Resolution, RunStatus, StepType)
+    shapes = [
+        *(
+            (kind.__name__, [field.encode_name for field in msgspec.structs.fields(kind)])
+            for kind in (*KINDS, Rules, Limits)
+        ),
+        *((word.__name__, [member.value for member in word]) for word in words),
+        sorted((kind.__name__, number) for kind, number in codec.NUMBERS.items()),
+    ]
+    made = hashlib.sha256(msgspec.json.encode(shapes)).hexdigest()[:16]
+    assert made == SHAPES[codec.FORMAT], "raise codec.FORMAT, and note here what its events are made of"
 
 
 def test_the_form_before_is_still_read() -> None:

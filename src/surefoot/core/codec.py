@@ -17,11 +17,13 @@ from surefoot.core.events import AnyEvent, Event
 from surefoot.core.state import Rules
 from surefoot.errors import Unreadable
 
-FORMAT = 3
-"""The format that events are written in. +1 with every change that older readers or older data do not fit.
+FORMAT = 4
+"""The format that events are written in. +1 with every change that older readers or older data do not fit, a new field
+among them: an older reader says then that it is too old, which it could not tell from damage.
 
 1: an event each, its fields by name. 2: a list of the events of one append. 3: in that list, for each event, its number
-and then the list of its fields' values by their places; with marks for what comes again and again.
+and then the list of its fields' values by their places; with marks for what comes again and again. 4: step_started may
+have `rules`.
 """
 EVENTS = "events"
 """The type of a list."""
@@ -40,6 +42,8 @@ _BY_NUMBER: Mapping[int, type[AnyEvent]] = {number: shape for shape, number in N
 # JSON holds no control character as it is, so a mark is never a part of what it stands in: what is put in for it gives
 # back every text, also one that a user chose to look like a mark or like an id.
 _RUN, _STEP, _NONE, _NULL = "\x01", "\x02", "\x03", ",null"
+
+_NEWER = "where a newer surefoot wrote it, use that version, else run `surefoot doctor`"
 
 Upcast = Callable[[dict[str, object]], dict[str, object]]
 UPCASTS: Mapping[tuple[str, int], Upcast] = {}
@@ -95,10 +99,10 @@ def _fields(number: object, values: object) -> dict[str, object]:
     """The fields of an event by name."""
     shape = _BY_NUMBER.get(number) if type(number) is int else None
     if shape is None or not isinstance(values, list):
-        raise Unreadable(f"event number {number!r} is not known: nothing is executed on it")
+        raise Unreadable(f"event number {number!r} is not known: nothing is executed on it; {_NEWER}")
     names = _places(shape)
     if len(values) > len(names):
-        raise Unreadable(f"event {_TYPE_NAMES[shape]} has fields that this version does not know")
+        raise Unreadable(f"event {_TYPE_NAMES[shape]} has fields that this version does not know; {_NEWER}")
     return {"type": _TYPE_NAMES[shape], **dict(zip(names, values, strict=False))}
 
 
@@ -127,7 +131,8 @@ def decode_event(
 def _check_format(kind: str, written: int) -> None:
     if not 1 <= written <= FORMAT:
         raise Unreadable(
-            f"event {kind} has format {written}, and this version reads up to {FORMAT}: use a newer version"
+            f"{kind} has format {written}, and this version reads up to {FORMAT}: it was written by a newer surefoot; "
+            "use that version"
         )
 
 
@@ -141,7 +146,9 @@ def _event(
     named = raw.get("type")
     shape = _TYPES.get(named) if isinstance(named, str) else None
     if shape is None or (named != stored and written == FORMAT):
-        raise Unreadable(f"event type {named!r}, stored as {stored!r}, is not known: nothing is executed on it")
+        raise Unreadable(
+            f"event type {named!r}, stored as {stored!r}, is not known: nothing is executed on it; {_NEWER}"
+        )
     return _struct(raw, shape, f"event {stored}")
 
 
@@ -205,7 +212,10 @@ def _cached(data: str, shape: type[S]) -> S:
 def _struct(raw: dict[str, object], shape: type[S], what: str) -> S:
     unknown = raw.keys() - _names(shape)
     if unknown:
-        raise Unreadable(f"{what} has fields that this version does not know: {', '.join(sorted(unknown))}")
+        names = ", ".join(sorted(unknown))
+        raise Unreadable(
+            f"{what} has fields that this version does not know: {names}. Nothing is executed on it; {_NEWER}"
+        )
     return convert(raw, shape, what)
 
 
@@ -220,7 +230,7 @@ def _same(raw: dict[str, object]) -> dict[str, object]:
 
 
 def _unreadable(what: str, error: Exception) -> Unreadable:
-    return Unreadable(f"{what} cannot be read: {error}. Nothing is executed on it; run `surefoot doctor`")
+    return Unreadable(f"{what} cannot be read: {error}. Nothing is executed on it; {_NEWER}")
 
 
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Rules) if not field.required}

@@ -237,14 +237,14 @@ class Worker:
         tenant, run_id = self.ctx.tenant_id, claimed.run_id
         try:
             run = await self.ctx.store.load(tenant, run_id)
-            problem = self._cannot_drive(run)
-        except Unreadable:
-            problem = "unreadable"
+            problem = why = self._cannot_drive(run)
+        except Unreadable as error:
+            problem, why = "unreadable", f"unreadable: {error}"
         except NotFound:
             return None
         if problem is None:
             return run
-        self.ctx.log(f"run {run_id}: not executed ({problem}); see surefoot doctor")
+        self.ctx.log(f"run {run_id}: not executed ({why}); see surefoot doctor")
         await self.ctx.store.block(tenant, run_id, claimed.token, problem)
         return None
 

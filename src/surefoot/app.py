@@ -419,9 +419,7 @@ class Surefoot(Decisions, Views):
         worker = await self._working()
         if run_id in worker.drivers or (await self.store.run(self.tenant, run_id)).run.ended:
             return
-        claimed = await self.store.claim_one(self.tenant, run_id, worker.id, self._lease_s)
-        if claimed is not None:
-            await worker.adopt(claimed)
+        await worker.take(run_id)
 
     async def report(self, key: str, verdict: Found | Absent | Undetermined, *, source: str = "report") -> bool:
         """Evidence from elsewhere for an operation key. False where it was known already. Raises NotFound."""

@@ -9,7 +9,7 @@ import pytest
 
 from surefoot import Agent, Operation, Receipt, effects, tool
 from surefoot.core.state import Run, Step
-from surefoot.errors import CommitUnknown, StoreUnavailable
+from surefoot.errors import CommitUnknown, StoreUnavailable, WaitTimeout
 from surefoot.runtime.held import Held
 from surefoot.runtime.worker import Worker
 from surefoot.store.port import Claimed, Create
@@ -18,6 +18,8 @@ from tests.cases.rig import Sim, ended, story
 LEASE_SECONDS = 600.0
 SOON_SECONDS = 20.0
 RUNS = 5
+Asked = tuple[str, str, Mapping[str, str], float, int]
+"""What a claim is given."""
 
 
 async def _left_behind(sim: Sim, agent: Agent) -> list[str]:
@@ -91,6 +93,146 @@ async def test_what_is_claimed_while_the_worker_stops_is_given_back(sim: Sim, mo
         row = await person.store.run(person.tenant, run.id)
         assert (row.lease_owner, row.run.status.value) == (None, "running")
     sim.may_run.add(run.id)
+
+
+@story
+async def test_what_a_claim_won_whose_answer_was_lost_goes_on_soon(sim: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody drove under those leases, and they stood in the way of all until they were over."""
+    agent = sim.agent(["done"])
+    runs = await _left_behind(sim, agent)
+    sf, lost = sim.surefoot(agent, lease_seconds=LEASE_SECONDS), [2]
+    async with sf:
+        claim, leases = sf.store.claim, sf.store.leases
+
+        async def unclear(*asked: *Asked) -> list[Claimed]:
+            taken = await claim(*asked[:4], 2)
+            if taken and lost[0]:
+                lost[0] -= 1
+                raise CommitUnknown("the answer was lost")
+            return taken
+
+        away = [1]
+
+        async def held(tenant_id: str, worker_id: str) -> Mapping[str, int]:
+            if away[0]:
+                away[0] -= 1
+                raise StoreUnavailable("the store is away")
+            return await leases(tenant_id, worker_id)
+
+        monkeypatch.setattr(sf.store, "claim", unclear)
+        monkeypatch.setattr(sf.store, "leases", held)
+        for run_id in runs:
+            assert (await sf.wait(run_id, until=ended, timeout=SOON_SECONDS)).status == "completed"
+    assert (lost, away) == ([0], [0])
+
+
+@story
+async def test_what_a_claim_won_that_is_written_late_goes_on_soon(sim: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server goes on with a statement whose connection broke: nothing is to be seen of it at first."""
+    agent = sim.agent(["done"])
+    runs = await _left_behind(sim, agent)
+    async with sim.surefoot(agent, lease_seconds=LEASE_SECONDS) as sf:
+        claim, lost, written = sf.store.claim, [1], asyncio.Event()
+        on_the_server: list[asyncio.Task[None]] = []
+
+        async def late(asked: Asked) -> None:
+            await sim.pass_time(3.0)
+            assert len(await claim(*asked[:4], 2)) == 2
+            written.set()
+
+        async def unclear(*asked: *Asked) -> list[Claimed]:
+            if lost[0]:
+                lost[0] -= 1
+                on_the_server.append(asyncio.ensure_future(late(asked)))
+                raise CommitUnknown("the answer was lost")
+            return await claim(*asked) if written.is_set() else []
+
+        monkeypatch.setattr(sf.store, "claim", unclear)
+        for run_id in runs:
+            assert (await sf.wait(run_id, until=ended, timeout=SOON_SECONDS)).status == "completed"
+    assert written.is_set()
+
+
+@story
+async def test_what_is_driven_or_being_made_keeps_its_lease_when_a_claim_is_unclear(
+    sim: Sim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sim.broken.add("I1")  # this target stands outside of the World
+    made: list[int] = []
+
+    @tool(effect=effects.opaque)
+    async def send(op: Operation) -> Receipt:
+        """Send something; it takes its time."""
+        made.append(op.attempt)
+        await sim.pass_time(5.0)
+        return Receipt(resource_id="1")
+
+    agent = sim.agent([[("send", {})], "done"], send)
+    async with sim.surefoot(agent, lease_seconds=LEASE_SECONDS) as sf:
+        driven = await sf.start(agent, "Send it.")
+        await sim.until(lambda: made)
+        create, claim, looked = sf.store.create, sf.store.claim, asyncio.Event()
+        leases, lost = sf.store.leases, [1]
+
+        async def unclear(*asked: *Asked) -> list[Claimed]:
+            taken = await claim(*asked)
+            if lost[0] and (await sf.store.counts("default")).leased == 2:
+                lost[0] -= 1
+                raise CommitUnknown("the answer was lost")
+            return taken
+
+        async def slowly(asked: Create) -> Run:
+            run = await create(asked)
+            await looked.wait()
+            return run
+
+        async def held(tenant_id: str, worker_id: str) -> Mapping[str, int]:
+            found = await leases(tenant_id, worker_id)
+            asyncio.get_running_loop().call_later(1.0, looked.set)
+            return found
+
+        monkeypatch.setattr(sf.store, "claim", unclear)
+        monkeypatch.setattr(sf.store, "leases", held)
+        monkeypatch.setattr(sf.store, "create", slowly)
+        other = await sf.start(agent, "Send it too.")
+        for run_id in (driven.id, other.id):
+            assert (await sf.wait(run_id, until=ended, timeout=SOON_SECONDS)).status == "completed"
+            assert (await sf.store.run("default", run_id)).lease_token == 1
+    assert (made, lost) == ([1, 1], [0])
+
+
+@story
+async def test_a_run_that_was_asked_for_goes_on_though_the_answer_was_lost(
+    sim: Sim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sim.broken.add("I1")  # this target stands outside of the World
+    made: list[int] = []
+
+    @tool(effect=effects.opaque)
+    async def send(op: Operation) -> Receipt:
+        """Send something; at first the target is busy."""
+        made.append(op.attempt)
+        if len(made) == 1:
+            raise effects.Refused("busy", retry_after=30.0)
+        return Receipt(resource_id="1")
+
+    async with sim.surefoot(tools=[send], worker=False, lease_seconds=10.0) as first:
+        with pytest.raises(WaitTimeout):
+            await first.perform(send.call(), key="once", timeout=1.0)
+    async with sim.surefoot(tools=[send], worker=False, lease_seconds=LEASE_SECONDS) as sf:
+        claim_one = sf.store.claim_one
+
+        async def unclear(*asked: object, **more: object) -> Claimed | None:
+            await claim_one(*asked, **more)  # type: ignore[arg-type]  # as they came
+            raise CommitUnknown("the answer was lost")
+
+        monkeypatch.setattr(sf.store, "claim_one", unclear)
+        with pytest.raises(CommitUnknown):
+            await sf.perform(send.call(), key="once")
+        monkeypatch.undo()
+        await sim.pass_time(1.0)
+        assert (await sf.perform(send.call(), key="once", timeout=60.0)).resource_id == "1"
+    assert len(made) == 2
 
 
 @story

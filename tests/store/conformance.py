@@ -730,6 +730,18 @@ class Leasing:
         with pytest.raises(NotFound):
             await store.claim_one(TENANT, "run_that_is_not", "w", 30.0)
 
+    async def test_the_leases_of_a_worker_are_listed_with_their_tokens(self, bench: Bench) -> None:
+        store = await bench.open()
+        assert await store.leases(TENANT, "w") == {}
+        stories = [
+            await Story.begin(store, n, owner=owner, lease_s=10.0) for n, owner in ((1, "w"), (2, "w"), (3, "v"))
+        ]
+        ids = [story.run.id for story in stories]
+        await store.release(TENANT, ids[1], 1)
+        assert await store.claim_one(TENANT, ids[1], "w", 10.0) is not None
+        assert await store.leases(TENANT, "w") == {ids[0]: 1, ids[1]: 2}
+        assert (await store.leases(TENANT, "v"), await store.leases("another", "w")) == ({ids[2]: 1}, {})
+
     async def test_renewals_lengthen_what_is_still_ours(self, bench: Bench) -> None:
         store = await bench.open()
         stories = [await Story.begin(store, n, owner="w", lease_s=10.0) for n in range(1, 4)]

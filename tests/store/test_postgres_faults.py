@@ -448,3 +448,23 @@ async def test_leases_that_were_won_are_told_of_though_the_next_statement_fails(
     (one,) = await store.claim(TENANT, "w", {"reviewer": "1"}, 30.0, 10)
     assert (one.run_id, one.token, failing) == (story.run.id, 1, [])
     await store.close()
+
+
+async def test_a_claim_is_unclear_where_one_of_its_statements_is(place: Place) -> None:
+    """What its second statement took stood idle until its end: the first one's leases were told as if they were all."""
+    lost: list[str] = []
+
+    def hook(name: str, when: str) -> None:
+        if (name, when) == ("commit", "after") and lost and lost.pop() == "lost":
+            raise ConnectionError("the answer was lost")
+
+    store = PostgresStore(place.url, SystemClock(), hook)
+    await store.open()
+    ready, asked = await Story.begin(store, 1), await Story.begin(store, 2)
+    await asked.wait_for_person(expires_s=0.0)
+    assert await store.claim(TENANT, "w", {"another": "1"}, 30.0, 10) == []  # the worker's row is written
+    lost += ["lost", "passes"]
+    with pytest.raises(CommitUnknown):
+        await store.claim(TENANT, "w", {"reviewer": "1"}, 30.0, 10)
+    assert not lost and await store.leases(TENANT, "w") == {ready.run.id: 1, asked.run.id: 1}
+    await store.close()

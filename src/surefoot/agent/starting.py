@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 
@@ -215,6 +214,7 @@ async def create_driven(
         loop = loop_for(d.run)
         assert loop is not None, "the agent is known here"
         drivers.append(worker.driver(d.run, loop, Claimed(d.run.id, 1, until, owner_died=False)))
+        worker.unheard.come(d.run.id)
         drivers[0].held.remember(known_calls(calls))
         begun.extend(drivers[0].held.go_on(d))
 
@@ -223,20 +223,25 @@ async def create_driven(
     except (asyncio.CancelledError, CommitUnknown):
         if drivers:
             # If the commit happened all the same, nobody else could know that nothing was sent on its intents.
+            worker.unheard.come(drivers[0].handle.run.id)
             worker.look_after(_take_up(ctx, worker, drivers[0]))
         raise
+    else:
+        if born.made:
+            drivers[0].handle.run = born.run
+            worker.drive(drivers[0], begun if born.acknowledged else ())
+    finally:
+        for driver in drivers:
+            worker.unheard.came(driver.handle.run.id)
     if not born.made:
         worker.wake()
-        return born.run, False
-    drivers[0].handle.run = born.run
-    worker.drive(drivers[0], begun if born.acknowledged else ())
-    return born.run, True
+    return born.run, born.made
 
 
 async def _take_up(ctx: Context, worker: Worker, driver: Driver) -> None:
     """Drive a run whose maker has gone away or does not know, if it was made; what it was to begin with begins then."""
     run, failures = driver.handle.run, 0
-    with contextlib.suppress(NotFound):
+    try:
         while driver.held.lasts:
             try:
                 await ctx.store.fence(run.tenant_id, run.id)
@@ -244,10 +249,14 @@ async def _take_up(ctx: Context, worker: Worker, driver: Driver) -> None:
             except StoreError:
                 failures += 1
                 await ctx.doors.clock.sleep(policy.backoff(failures, 0.5, base_s=0.2, max_s=5.0))
+            except NotFound:
+                return
             else:
                 if run.id not in worker.drivers:
                     worker.drive(driver)
                 return
+    finally:
+        worker.unheard.came(run.id)
 
 
 async def _found(ctx: Context, create: Create, unknown: CommitUnknown) -> Run:

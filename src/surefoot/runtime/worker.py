@@ -24,6 +24,7 @@ from surefoot.runtime.handle import Handle
 from surefoot.runtime.loop import Loop
 from surefoot.runtime.rounds import UNKNOWN_TOOL, Rounds
 from surefoot.runtime.throttles import Throttles
+from surefoot.runtime.unheard import Unheard
 from surefoot.store.port import Claimed
 
 CAPACITY = 128
@@ -71,7 +72,9 @@ class Worker:
         self._tasks: list[asyncio.Task[None]] = []
         self._drives: dict[Driver, asyncio.Task[None]] = {}
         self._failures: dict[str, int] = {}
-        self._rounds = Rounds(ctx, self._wants, self._take_one, self.wake)
+        self._rounds = Rounds(ctx, self._wants, self.take, self.wake)
+        self.unheard = Unheard(ctx, worker_id, self.drivers, self.look_after, self.wake)
+        """Leases that this worker has won without being told of it."""
 
     # Life
 
@@ -155,14 +158,17 @@ class Worker:
     async def _claim(self) -> list[Claimed]:
         if self.free <= 0:
             return []
-        claimed = await self.ctx.store.claim(self.ctx.tenant_id, self.id, self._known(), self.ctx.lease_s, self.free)
-        problem: Exception | None = None
-        for one in claimed:
-            try:
-                await self.adopt(one)
-            except Exception as failed:
-                # It is no reason to leave the others that were claimed with it without a driver.
-                problem = failed
+        async with self.unheard.claiming():
+            claimed = await self.ctx.store.claim(
+                self.ctx.tenant_id, self.id, self._known(), self.ctx.lease_s, self.free
+            )
+            problem: Exception | None = None
+            for one in claimed:
+                try:
+                    await self.adopt(one)
+                except Exception as failed:
+                    # It is no reason to leave the others that were claimed with it without a driver.
+                    problem = failed
         if problem is not None:
             raise problem
         return claimed
@@ -171,10 +177,12 @@ class Worker:
         """Whether there is room for a run, and this worker can drive it."""
         return self.free > 0 and (run is None or self._cannot_drive(run) is None)
 
-    async def _take_one(self, run_id: str) -> None:
-        claimed = await self.ctx.store.claim_one(self.ctx.tenant_id, run_id, self.id, self.ctx.lease_s)
-        if claimed is not None:
-            await self.adopt(claimed)
+    async def take(self, run_id: str) -> None:
+        """Drive one run, unless somebody has its lease. Raises StoreError, NotFound."""
+        async with self.unheard.taking(run_id):
+            claimed = await self.ctx.store.claim_one(self.ctx.tenant_id, run_id, self.id, self.ctx.lease_s)
+            if claimed is not None:
+                await self.adopt(claimed)
 
     def _known(self) -> dict[str, str]:
         """What this worker can drive: agents by their versions, and performed calls of its tools."""

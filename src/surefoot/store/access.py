@@ -162,6 +162,10 @@ class AccessStore(Protocol):
         """Those of one reason by id, from behind the id `after` on ("" for the first)."""
         ...
 
+    async def leases(self, tenant_id: str, worker_id: str) -> Mapping[str, int]:
+        """The leases that this process's worker holds, over or not: runs to tokens."""
+        ...
+
     async def unknown_at(self, tenant_id: str, target: str, limit: int) -> list[str]:
         """Steps whose outcome is unknown and whose target has this name, in whatever case, by id."""
         ...

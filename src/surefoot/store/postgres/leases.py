@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from surefoot.errors import NotFound
+from surefoot.errors import CommitUnknown, NotFound
 from surefoot.store.port import Claimed
 from surefoot.store.postgres.link import Link, Row
 from surefoot.store.postgres.workers import Proven, Workers
@@ -41,6 +41,8 @@ async def claim(
     if len(taken) < limit:
         try:
             taken = [*taken, *await server.commit(link, "claim_awake", {**params, "limit": limit - len(taken)})]
+        except CommitUnknown:
+            raise  # whoever claims looks for leases that it was not told of
         except Exception:
             # The first leases are won: told of nobody, they would stand idle until their end.
             if not taken:
@@ -89,3 +91,8 @@ def _claimed(row: Row) -> Claimed:
 def renewed(rows: Sequence[Row]) -> dict[str, float]:
     """The new ends of leases, from lease_renew."""
     return {str(row["id"]): until for row in rows if isinstance(until := row["lease_until"], float)}
+
+
+def held(rows: Sequence[Row]) -> dict[str, int]:
+    """Runs to tokens, from lease_list."""
+    return {str(row["id"]): token for row in rows if isinstance(token := row["lease_token"], int)}

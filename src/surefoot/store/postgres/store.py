@@ -228,6 +228,11 @@ class PostgresStore(PostgresAccess):
                 rows = await server.put(link, "worker_forget", self._workers.owners_params(tenant_id))
                 self._workers.remove_locks(rows)
 
+    async def leases(self, tenant_id: str, worker_id: str) -> Mapping[str, int]:
+        """The leases that this process's worker holds: runs to tokens."""
+        params = {"tenant_id": tenant_id, "owner": self._workers.owner(worker_id)}
+        return leases.held(await self._all("lease_list", params))
+
     async def renew(self, tenant_id: str, tokens: Mapping[str, int], lease_s: float) -> Mapping[str, float]:
         """Lengthen leases; the new ends of those that are still ours."""
         if not tokens:

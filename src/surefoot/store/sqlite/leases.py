@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 
 from surefoot.core.codec import encode_value
@@ -13,7 +13,7 @@ from surefoot.doors import Clock
 from surefoot.errors import NotFound
 from surefoot.store import lock
 from surefoot.store.port import Claimed
-from surefoot.store.sqlite.file import SqliteFile
+from surefoot.store.sqlite.file import Row, SqliteFile
 from surefoot.store.sqlite.writer import Transaction
 
 PROOF_SECONDS = 0.1
@@ -165,3 +165,8 @@ def take(tx: Transaction, tenant_id: str, run_id: str, owner: str, lease_s: floa
 def forget_dead(tx: Transaction) -> list[str]:
     """Take dead workers without leases out of the table; the names of their locks."""
     return [str(row["lock_name"]) for row in tx.file.all("worker_forget")]
+
+
+def held(rows: Sequence[Row]) -> dict[str, int]:
+    """Runs to tokens, from lease_list."""
+    return {str(row["id"]): token for row in rows if isinstance(token := row["lease_token"], int)}

@@ -534,6 +534,11 @@ SELECT taken.id, taken.lease_token, taken.lease_until, worker.dead_at IS NOT NUL
     extract(epoch FROM clock_timestamp())::double precision AS clock
 FROM taken LEFT JOIN worker ON worker.tenant_id = :tenant_id AND worker.id = taken.owner_before
 
+-- name: lease_list
+-- The leases of one worker of this process.
+SELECT id, lease_token FROM run
+WHERE tenant_id = :tenant_id AND lease_owner = :owner
+
 -- name: lease_renew
 -- Lengthens leases. Guard: the token is ours and the lease is not over. In the order of their ids.
 WITH ours AS (

@@ -405,6 +405,11 @@ WHERE run.tenant_id = :tenant_id AND run.id = :run_id
 UPDATE run SET lease_owner = :owner, lease_token = lease_token + 1, lease_until = :until, blocked_code = NULL
 WHERE tenant_id = :tenant_id AND id = :run_id AND (lease_owner IS NULL OR lease_until <= :now)
 
+-- name: lease_list
+-- The leases of one worker of this process.
+SELECT id, lease_token FROM run INDEXED BY run_leased
+WHERE tenant_id = :tenant_id AND lease_owner = :owner
+
 -- name: lease_renew
 -- Lengthens a lease. It must change one row: the token is ours and the lease is not over.
 UPDATE run SET lease_until = :until

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from surefoot import Agent, Operation, Receipt, effects, tool
+from surefoot import Agent, Approval, Operation, Receipt, effects, tool
 from surefoot.core.state import Run, Step
 from surefoot.errors import CommitUnknown, StoreUnavailable, WaitTimeout
 from surefoot.runtime.held import Held
-from surefoot.runtime.worker import Worker
+from surefoot.runtime.worker import IDLE_POLL_SECONDS, Worker
 from surefoot.store.port import Claimed, Create
 from tests.cases.rig import Sim, ended, story
 
@@ -311,3 +311,38 @@ def _failing_loads(monkeypatch: pytest.MonkeyPatch, fails: dict[str, int]) -> No
         return await adoptable(worker, claimed)
 
     monkeypatch.setattr(Worker, "_adoptable", failing)
+
+
+@story
+async def test_what_becomes_ready_behind_the_look_for_it_is_claimed_at_once(
+    sim: Sim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker was told before it waited, and forgot: a person saw nothing happen for up to a second."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    sent: list[float] = []
+
+    @tool(effect=effects.opaque, approval=Approval())
+    async def send(op: Operation) -> Receipt:
+        """Send something."""
+        sent.append(sim.machine.clock.elapsed)
+        return Receipt(resource_id="1")
+
+    agent = sim.agent([[("send", {})], "done"], send)
+    async with sim.surefoot(agent) as sf:
+        run = await sf.wait((await sf.start(agent, "Send it.")).id)
+        await sim.pass_time(5.0)
+        next_wake, asked = sf.store.next_wake, [action.id for action in run.pending_actions]
+        approved: list[float] = []
+
+        async def meanwhile(
+            tenant_id: str, agents: Mapping[str, str] | None = None
+        ) -> tuple[float | None, float | None]:
+            found = await next_wake(tenant_id, agents)
+            if asked:
+                await sf.approve(asked.pop(), by="ann")
+                approved.append(sim.machine.clock.elapsed)
+            return found
+
+        monkeypatch.setattr(sf.store, "next_wake", meanwhile)
+        run = await sf.wait(run.id, until=ended, timeout=SOON_SECONDS)
+    assert run.status == "completed" and sent[0] - approved[0] < IDLE_POLL_SECONDS / 10

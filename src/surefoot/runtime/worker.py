@@ -145,7 +145,9 @@ class Worker:
     async def _claim_and_rest(self, failures: int) -> None:
         if failures:
             await self._back_off(failures)
+        # Before the looks: what is told of behind them is no less a reason to look again.
         seen = self.ctx.store.foreign_count()
+        self._wake.clear()
         claimed = await self._claim()
         await self._rounds.look()
         delay = 0.0 if claimed else await self._until_ready()
@@ -202,12 +204,12 @@ class Worker:
         fraction = self.ctx.doors.entropy.fraction()
         until = now().mono + policy.backoff(failures, fraction, base_s=0.1, max_s=5.0)
         while not self.stopping and (left := until - now().mono) > 0:
+            self._wake.clear()
             await self._rest(self.ctx.store.foreign_count(), left)
 
     async def _rest(self, seen: int, delay: float) -> None:
         if self.stopping:
             return
-        self._wake.clear()
         await first_of(self._wake.wait(), self.ctx.store.foreign_changed(seen, delay))
         if self.ctx.store.foreign_count() > seen:
             await self._poke_changed()

@@ -58,6 +58,9 @@ def test_a_run_that_failed_exits_with_1(cli: Cli) -> None:
     done = cli.json("runs", "start", "mute.py", "Hi", "--wait")
     assert done.code == 1 and done.record()["status"] == "failed"
     assert done.record()["error_code"] == "model_refused_request"
+    again = f"  > surefoot runs retry {done.record()['id']}"
+    for verb in ("watch", "show"):
+        assert again in cli.run("runs", verb, str(done.record()["id"])).out.splitlines()
 
 
 def test_the_same_key_answers_with_the_run_made_first(cli: Cli) -> None:

@@ -182,6 +182,15 @@ def test_attempts_that_kill_the_worker_count() -> None:
     assert play.status(step) is StepStatus.failed
 
 
+def test_a_run_whose_model_call_killed_each_worker_does_not_blame_the_provider() -> None:
+    play = Play()
+    model = play.do(lambda d: start_model_call(d, play.start(), "h"))
+    for _ in range(7):
+        assert play.do(lambda d: recover_step(d, model.id, owner_died=True, start=play.start()))
+    play.do(lambda d: recover_step(d, model.id, owner_died=True, start=play.start()))
+    assert play.run_status is RunStatus.failed and play.full.error_code == "attempts_used_up"
+
+
 def test_recovery_leaves_what_does_not_run_alone() -> None:
     play = Play()
     step = play.doubt()

@@ -206,7 +206,7 @@ def _given_up(one: checker.Lived) -> bool:
     calls = [row.step for row in one.steps if row.step.type is StepType.model_call]
     used_up = [step for step in calls if len(step.attempts) == step.rules.attempts_max]
     died = [a.code in ("worker_died", "lease_over", "attempts_used_up") for step in used_up for a in step.attempts]
-    return one.row.run.error_code == "model_unavailable" and len(used_up) == 1 and all(died)
+    return one.row.run.error_code == "attempts_used_up" and len(used_up) == 1 and all(died)
 
 
 def _has_acted(one: checker.Lived) -> bool:

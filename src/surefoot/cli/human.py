@@ -40,6 +40,7 @@ def print_run(out: Output, run: RunSnapshot) -> None:
         facts.append(f"code {run.error_code}")
     for fact in facts:
         out.line(f"  {fact}")
+    _print_retry(out, run)
     out.line()
     out.table([("", "STEP", "STATUS", "TRY", ""), *[_step_row(s) for s in run.steps]], "  ")
     for step in run.steps:
@@ -208,7 +209,14 @@ def timed(event: RunEvent, line: str) -> str:
 def print_what_next(out: Output, run: RunSnapshot) -> None:
     """Where a wait for a run ended, and what to do."""
     out.line(f"{run.id}  {run.display.text}" + (f" ({run.error_code})" if run.error_code else ""))
+    _print_retry(out, run)
     if run.result is not None:
         print_value(out, run.result, "  ")
     for action in run.pending_actions:
         print_action(out, action, "  ")
+
+
+def _print_retry(out: Output, run: RunSnapshot) -> None:
+    """How a run that failed is taken up; one that works on a call of another run is its caller's to have done again."""
+    if run.status == "failed" and run.kind == "agent" and run.parent_step_id is None:
+        out.line(f"  > surefoot runs retry {run.id}")

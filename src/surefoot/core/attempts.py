@@ -121,7 +121,8 @@ def _plain(code: str) -> bytes:
 def _read_used_up(d: Draft, step: Step, attempt: int, code: str, body: bytes) -> None:
     if step.type is StepType.model_call and not d.run.ended:
         d.emit(ev.AttemptEnded(step.id, attempt, AttemptEnd.in_doubt, code))
-        fail_run(d, "model_unavailable")
+        # Who is to look at what: the provider failed as often as allowed, or the worker was gone the last time.
+        fail_run(d, code if code == "attempts_used_up" else "model_unavailable")
     else:
         fail_step(d, step, code, attempt=attempt, end=AttemptEnd.in_doubt, body=body)
 

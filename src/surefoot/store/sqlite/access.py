@@ -30,7 +30,7 @@ class SqliteAccess(SqliteReads):
     _looked: Looked
 
     @abstractmethod
-    async def _call(self, function: Callable[[Transaction], T]) -> T: ...
+    async def _call(self, function: Callable[[Transaction], T], run_id: str | None = None) -> T: ...
 
     async def put_credential(self, credential: Credential) -> None:
         """Keep a new one. Raises Conflict for an id that exists."""
@@ -224,20 +224,17 @@ class SqliteAccess(SqliteReads):
 
     async def check_writable(self) -> None:
         """Commit something of no consequence. Raises StoreUnavailable."""
-
-        def write(tx: Transaction) -> None:
-            wall = tx.clock.now().wall
-            tx.file.run("meta_put", {"key": "checked_at", "value": f"{wall:.3f}", "wall": wall})
-
-        await self._call(write)
+        await self._call(_check)
 
     async def confirm(self) -> bool:
         """False: a commit is on the disk before anybody can read it."""
         return False
 
     async def fence(self, tenant_id: str, run_id: str) -> None:
-        """Behind a commit: nothing of this process is on its way then, and others hold the lock while they write."""
-        await self.check_writable()
+        """Behind a commit of its own: what this process writes to the run has its turn before, and others hold the lock
+        while they write.
+        """
+        await self._call(_check, run_id)
 
     async def share(self, tenant_id: str, wish: Wish) -> Share:
         """Calls at once and tokens of a throttle, as far as there are any."""
@@ -258,6 +255,11 @@ class SqliteAccess(SqliteReads):
             return Share(int(slots), until, tokens)
 
         return await self._call(write)
+
+
+def _check(tx: Transaction) -> None:
+    wall = tx.clock.now().wall
+    tx.file.run("meta_put", {"key": "checked_at", "value": f"{wall:.3f}", "wall": wall})
 
 
 def _read_credential(row: Row) -> Credential:

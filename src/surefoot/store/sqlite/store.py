@@ -311,8 +311,8 @@ class SqliteStore(SqliteAccess):
             raise StoreClosed(f"{self.path} is closed. Open the store again")
         return await self._writer.submit(job, at_once=at_once)
 
-    async def _call(self, function: Callable[[Transaction], T]) -> T:
-        return await self._submit(Call(function))
+    async def _call(self, function: Callable[[Transaction], T], run_id: str | None = None) -> T:
+        return await self._submit(Call(function, run_id))
 
     def _committed(self) -> None:
         self._watch.bump()

@@ -84,7 +84,7 @@ class Job(Generic[T]):
     """One thing to be written. `write` raises a SurefootError only while it has written nothing, else Undo."""
 
     run_id: str | None = None
-    """The run whose row it guards; one job for each run in a batch."""
+    """The run whose row it guards, or waits for; one job for each run in a batch."""
 
     def __init__(self) -> None:
         self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -98,21 +98,16 @@ class Job(Generic[T]):
 
 
 class Call(Job[T]):
-    """A job that is one function."""
+    """A job that is one function; with a `run_id` it comes behind all that was to be written to that run before."""
 
-    def __init__(self, function: Callable[[Transaction], T], done: Callable[[], None] | None = None) -> None:
+    def __init__(self, function: Callable[[Transaction], T], run_id: str | None = None) -> None:
         super().__init__()
+        self.run_id = run_id
         self._function = function
-        self._done = done
 
     def write(self, tx: Transaction) -> T:
         """Call it."""
         return self._function(tx)
-
-    def committed(self) -> None:
-        """Call the other."""
-        if self._done is not None:
-            self._done()
 
 
 Outcome = tuple["Job[object]", object]

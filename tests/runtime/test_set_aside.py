@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from surefoot import Agent, Approval, Operation, Receipt, Tool, ask_person, effects, tool
+from surefoot.core.state import Step
+from surefoot.errors import Unreadable
+from surefoot.runtime.held import Held
 from surefoot.testing.model import FakeModel
 from tests.cases.rig import Sim, story
 
@@ -70,3 +75,62 @@ async def test_what_a_newer_surefoot_wrote_is_left_as_it_is_and_goes_on_with_the
         async with sim.surefoot(clerk):
             run = await person.wait(run.id, timeout=60.0)
     assert (run.status, len(sent)) == ("completed", 1)
+
+
+@story
+async def test_what_an_older_surefoot_could_not_read_goes_on_with_a_newer_one_that_runs_already(sim: Sim) -> None:
+    """It stood still until some worker was started anew, while the one that reads it was there all the time."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    sent: list[str] = []
+
+    @tool(effect=effects.opaque)
+    async def send(op: Operation) -> Receipt:
+        """Send something, in a while."""
+        sent.append(op.key)
+        if len(sent) < 3:
+            raise effects.Refused("not now", retry_after=30.0)
+        return Receipt(resource_id="1")
+
+    clerk = Agent("clerk", FakeModel([[("send", {})], "Sent."]), tools=[send])
+    async with sim.surefoot(clerk) as newer, sim.surefoot(clerk, worker=False) as older:
+        run = await newer.start("clerk", "Send it.")
+        held = newer.worker
+        assert held is not None
+        blocked: list[int] = []
+        while len(blocked) < 2:
+            await sim.until(lambda: len(sent) > len(blocked) and run.id not in held.drivers)
+            blocked.append(len(sent))
+            claimed = await older.store.claim_one(older.tenant, run.id, "wrk_older", 10.0)
+            assert claimed is not None
+            await older.store.block(older.tenant, run.id, claimed.token, "unreadable")
+        run = await newer.wait(run.id, timeout=60.0)
+    assert (run.status, len(sent)) == ("completed", 3)
+
+
+@story
+async def test_what_a_worker_could_not_read_itself_it_does_not_take_up_again(
+    sim: Sim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row is whole, and what the call needs is not: it would be begun again and again."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    read: list[str] = []
+
+    @tool(effect=effects.opaque, approval=Approval())
+    async def send(op: Operation) -> Receipt:
+        """Send something."""
+        raise AssertionError
+
+    async def unreadable(held: Held, step: Step) -> dict[str, object]:
+        read.append(step.id)
+        raise Unreadable("the request is damaged")
+
+    clerk = Agent("clerk", FakeModel([[("send", {})], "Sent."]), tools=[send])
+    async with sim.surefoot(clerk) as sf:
+        run = await sf.wait((await sf.start("clerk", "Send it.")).id)
+        monkeypatch.setattr(Held, "arguments", unreadable)
+        await sf.approve(run.pending_actions[0].id, by="ann")
+        await sim.until(lambda: sim.place.query("SELECT blocked_code FROM run") == [("unreadable",)])
+        tried = len(read)
+        assert tried
+        await sim.pass_time(120.0)
+        assert len(read) == tried

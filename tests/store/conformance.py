@@ -763,6 +763,15 @@ class Leasing:
         assert await store.claim_one(TENANT, run.id, "w", 30.0) is not None
         assert (await store.run(TENANT, run.id)).blocked_code is None
 
+    async def test_who_reads_what_others_could_not_asks_for_it_so(self, bench: Bench) -> None:
+        store = await bench.open()
+        run = await store.create(new_run(store))
+        await store.block(TENANT, run.id, None, "unreadable")
+        assert await store.claim_one(TENANT, run.id, "w", 30.0) is None
+        assert await store.claim_one(TENANT, run.id, "w", 30.0, "drive_failed") is None
+        assert await store.claim_one(TENANT, run.id, "w", 30.0, "unreadable") is not None
+        assert (await store.run(TENANT, run.id)).blocked_code is None
+
     async def test_blocked_runs_are_listed_by_reason_and_id(self, bench: Bench) -> None:
         store = await bench.open()
         runs = sorted([(await store.create(new_run(store, number))).id for number in (1, 2, 3)])

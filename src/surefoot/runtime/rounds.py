@@ -15,6 +15,7 @@ from surefoot.runtime.context import Context
 from surefoot.runtime.deciding import handle_of
 
 UNKNOWN_TOOL = "unknown_tool"
+UNREADABLE = "unreadable"
 ROUND_SECONDS = 15.0
 """So often a worker makes its round."""
 SET_ASIDE_MAX = 100
@@ -27,14 +28,14 @@ UNLOOKED_MAX = 100
 
 class Rounds:
     """The rounds of one worker. `wants` says of a run whether the worker has room for it and can drive it, `take` takes
-    its lease and drives it; `wake` is told of a run that has something to do.
+    its lease and drives it, whoever has set it aside by a code; `wake` is told of a run that has something to do.
     """
 
     def __init__(
         self,
         ctx: Context,
         wants: Callable[[Run | None], bool],
-        take: Callable[[str], Awaitable[None]],
+        take: Callable[[str, str], Awaitable[None]],
         wake: Callable[[str | None], None],
     ) -> None:
         self._ctx = ctx
@@ -42,7 +43,9 @@ class Rounds:
         self._take = take
         self._wake = wake
         self._due = 0.0
-        self._behind = ""
+        self._behind = dict.fromkeys((UNKNOWN_TOOL, UNREADABLE), "")
+        """Behind which run the rounds go on that look for those set aside, by the code."""
+        self._unreadable: set[str] = set()
         self._unlooked: str | None = ""
         """Behind which call the round goes on that looks for those without a look; None where all were seen."""
 
@@ -56,8 +59,18 @@ class Rounds:
             await self._tell()
         if self._unlooked is not None:
             await self._look_up(self._unlooked)
-        if self._wants(None):
-            await self._take_set_aside()
+        for code in self._behind:
+            if self._wants(None):
+                await self._take_set_aside(code)
+
+    def unreadable(self, run_id: str) -> str:
+        """This worker's drive of the run met what cannot be read: by which code it is to be set aside.
+
+        It is none that the rounds take up again. What was met may lie behind the first steps of a drive, which would be
+        made again and again.
+        """
+        self._unreadable.add(run_id)
+        return UNREADABLE
 
     async def _tell(self) -> None:
         """Calls whose run has ended without their being told: the worker that was to do so has died, or was cut off
@@ -85,16 +98,19 @@ class Rounds:
                 self._wake(run_id)
         self._unlooked = found[-1] if len(found) == UNLOOKED_MAX else None
 
-    async def _take_set_aside(self) -> None:
-        """Take runs which a worker with other code has set aside for want of a tool, where this one has it.
+    async def _take_set_aside(self, code: str) -> None:
+        """Take runs which a worker with other code has set aside, for want of a tool which this one has, or since a
+        newer surefoot has written what this one reads.
 
         Workers of two states of the code work side by side during a deploy, and longer: the one that cannot is no
         reason for a run to stand still.
         """
         store, tenant = self._ctx.store, self._ctx.tenant_id
-        found = await store.blocked_runs(tenant, UNKNOWN_TOOL, self._behind, SET_ASIDE_MAX)
-        self._behind = found[-1] if len(found) == SET_ASIDE_MAX else ""
+        found = await store.blocked_runs(tenant, code, self._behind[code], SET_ASIDE_MAX)
+        self._behind[code] = found[-1] if len(found) == SET_ASIDE_MAX else ""
         for run_id in found:
+            if code == UNREADABLE and run_id in self._unreadable:
+                continue
             with contextlib.suppress(NotFound, Unreadable):
                 if self._wants(await store.load(tenant, run_id)):
-                    await self._take(run_id)
+                    await self._take(run_id, code)

@@ -22,7 +22,7 @@ from surefoot.runtime.context import Context
 from surefoot.runtime.drive import Driver
 from surefoot.runtime.handle import Handle
 from surefoot.runtime.loop import Loop
-from surefoot.runtime.rounds import UNKNOWN_TOOL, Rounds
+from surefoot.runtime.rounds import UNKNOWN_TOOL, UNREADABLE, Rounds
 from surefoot.runtime.throttles import Throttles
 from surefoot.runtime.unheard import Unheard
 from surefoot.store.port import Claimed
@@ -179,10 +179,10 @@ class Worker:
         """Whether there is room for a run, and this worker can drive it."""
         return self.free > 0 and (run is None or self._cannot_drive(run) is None)
 
-    async def take(self, run_id: str) -> None:
-        """Drive one run, unless somebody has its lease. Raises StoreError, NotFound."""
+    async def take(self, run_id: str, aside: str = UNKNOWN_TOOL) -> None:
+        """Drive one run, unless it is leased, or set aside, but not by `aside`. Raises StoreError, NotFound."""
         async with self.unheard.taking(run_id):
-            claimed = await self.ctx.store.claim_one(self.ctx.tenant_id, run_id, self.id, self.ctx.lease_s)
+            claimed = await self.ctx.store.claim_one(self.ctx.tenant_id, run_id, self.id, self.ctx.lease_s, aside)
             if claimed is not None:
                 await self.adopt(claimed)
 
@@ -249,7 +249,7 @@ class Worker:
             run = await self.ctx.store.load(tenant, run_id)
             problem = why = self._cannot_drive(run)
         except Unreadable as error:
-            problem, why = "unreadable", f"unreadable: {error}"
+            problem, why = UNREADABLE, f"unreadable: {error}"
         except NotFound:
             return None
         if problem is None:
@@ -349,7 +349,7 @@ class Worker:
         self.ctx.log(f"run {run_id}: driving it failed ({name}: {self.ctx.redactor.text(str(failure))[:200]})")
         if token is None:
             return
-        code = "unreadable" if isinstance(failure, Unreadable) else None
+        code = self._rounds.unreadable(run_id) if isinstance(failure, Unreadable) else None
         if count >= DRIVES_FAILED_MAX and not isinstance(failure, StoreError):
             # A bug that stays: the run says so, until a worker with other code starts.
             code = "drive_failed"

@@ -248,9 +248,10 @@ class Store(AccessStore, Protocol):
         """
         ...
 
-    async def claim_one(self, tenant_id: str, run_id: str, worker_id: str, lease_s: float) -> Claimed | None:
-        """The same for one run, whether or not it is ready; None if it is leased to a live owner, or blocked for more
-        than that others do not know its tool.
+    async def claim_one(
+        self, tenant_id: str, run_id: str, worker_id: str, lease_s: float, aside: str = "unknown_tool"
+    ) -> Claimed | None:
+        """The same for one run, ready or not; None if it is leased to a live owner, or blocked, but not by `aside`.
 
         Raises NotFound.
         """

@@ -51,10 +51,10 @@ async def claim(
 
 
 async def claim_one(
-    server: Server, link: Link, tenant_id: str, run_id: str, owner: str, lease_s: float
+    server: Server, link: Link, tenant_id: str, run_id: str, owner: str, lease_s: float, aside: str
 ) -> Claimed | None:
-    """Take one lease; None if the run is not free or is blocked. Raises NotFound."""
-    params = {"tenant_id": tenant_id, "run_id": run_id, "owner": owner, "lease_s": lease_s}
+    """Take one lease; None if the run is not free, or is blocked, but not by `aside`. Raises NotFound."""
+    params = {"tenant_id": tenant_id, "run_id": run_id, "owner": owner, "lease_s": lease_s, "aside": aside}
     taken = await server.commit(link, "claim_one", params)
     if taken:
         return _claimed(taken[0])

@@ -195,14 +195,16 @@ class PostgresStore(PostgresAccess):
 
         return await self._call(write, tells=False)
 
-    async def claim_one(self, tenant_id: str, run_id: str, worker_id: str, lease_s: float) -> Claimed | None:
+    async def claim_one(
+        self, tenant_id: str, run_id: str, worker_id: str, lease_s: float, aside: str = "unknown_tool"
+    ) -> Claimed | None:
         """Take the lease of one run. Raises NotFound."""
 
         async def write(server: Server, link: Link) -> Claimed | None:
             rows = await server.ask(link, "worker_owners", self._workers.owners_params(tenant_id))
             await leases.note_gone(server, link, tenant_id, self._workers.look(tenant_id, rows))
             owner = await self._owner(server, link, tenant_id, worker_id)
-            taken = await leases.claim_one(server, link, tenant_id, run_id, owner, lease_s)
+            taken = await leases.claim_one(server, link, tenant_id, run_id, owner, lease_s, aside)
             await self._forget_dead(server, link, tenant_id, [taken] if taken is not None else [])
             return taken
 

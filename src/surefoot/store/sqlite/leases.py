@@ -142,15 +142,14 @@ def next_wake(
     return min(mono, default=None), awake if isinstance(awake, float) else None
 
 
-def take(tx: Transaction, tenant_id: str, run_id: str, owner: str, lease_s: float) -> Claimed | None:
-    """Take one lease; None if the run is not free or is blocked. Raises NotFound.
-
-    A claim finds no run that is blocked; who asks for one run knows its tool, though others did not.
-    """
+def take(
+    tx: Transaction, tenant_id: str, run_id: str, owner: str, lease_s: float, aside: str | None = None
+) -> Claimed | None:
+    """Take one lease; None if the run is not free, or is blocked, but not by `aside`. Raises NotFound."""
     facts = tx.file.one("lease_facts", {"tenant_id": tenant_id, "run_id": run_id})
     if facts is None:
         raise NotFound(f"no run {run_id}")
-    if facts["blocked_code"] not in (None, "unknown_tool"):
+    if facts["blocked_code"] not in (None, aside):
         return None
     now = tx.clock.now()
     until = now.mono + lease_s

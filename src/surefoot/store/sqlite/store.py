@@ -168,7 +168,9 @@ class SqliteStore(SqliteAccess):
 
         return await self._take(tenant_id, worker_id, lease_s, choose, forget=bool(dead))
 
-    async def claim_one(self, tenant_id: str, run_id: str, worker_id: str, lease_s: float) -> Claimed | None:
+    async def claim_one(
+        self, tenant_id: str, run_id: str, worker_id: str, lease_s: float, aside: str = "unknown_tool"
+    ) -> Claimed | None:
         """Take the lease of one run. Raises NotFound."""
         dead = await self._read(self._workers.dead)
 
@@ -176,7 +178,7 @@ class SqliteStore(SqliteAccess):
             self._workers.note_dead(tx, dead)
             return [run_id]
 
-        taken = await self._take(tenant_id, worker_id, lease_s, choose)
+        taken = await self._take(tenant_id, worker_id, lease_s, choose, aside=aside)
         return taken[0] if taken else None
 
     async def _take(
@@ -186,12 +188,13 @@ class SqliteStore(SqliteAccess):
         lease_s: float,
         choose: Callable[[Transaction], list[str]],
         *,
+        aside: str | None = None,
         forget: bool = False,
     ) -> list[Claimed]:
         owner = self._workers.owner(worker_id)
 
         def write(tx: Transaction) -> tuple[list[Claimed], list[str]]:
-            answers = [leases.take(tx, tenant_id, run_id, owner, lease_s) for run_id in choose(tx)]
+            answers = [leases.take(tx, tenant_id, run_id, owner, lease_s, aside) for run_id in choose(tx)]
             taken = [claimed for claimed in answers if claimed is not None]
             if taken:
                 self._workers.record(tx, worker_id)

@@ -517,11 +517,11 @@ FROM taken LEFT JOIN worker ON worker.tenant_id = :tenant_id AND worker.id = tak
 ORDER BY taken.since, taken.id
 
 -- name: claim_one
--- The same for one run, ready or not. Waits for whoever writes to it just now. Who asks for it knows its tool.
+-- The same for one run, ready or not, and set aside by that code or by none. Waits for whoever writes to it just now.
 WITH free AS (
     SELECT run.tenant_id, run.id, run.lease_owner FROM run
     WHERE run.tenant_id = :tenant_id AND run.id = :run_id
-        AND (run.blocked_code IS NULL OR run.blocked_code = 'unknown_tool')
+        AND (run.blocked_code IS NULL OR run.blocked_code = :aside)
         AND (run.lease_owner IS NULL OR run.lease_until <= :mono_now)
     FOR NO KEY UPDATE OF run
 ), taken AS (

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 import msgspec
 
 from surefoot.core.audit import check_run
+from surefoot.core.codec import decode_value
 from surefoot.core.evolve import Recorded
-from surefoot.core.state import Instant, RunStatus, StepStatus
-from surefoot.errors import NotFound, SurefootError
+from surefoot.core.state import Instant, Run, RunStatus, StepStatus
+from surefoot.errors import NotFound, SurefootError, Unreadable
 from surefoot.snapshot import untaken_seconds
 from surefoot.store.listed import to_the_end
 from surefoot.store.port import ActionRow, RunRow, StepRow, Store
@@ -23,6 +24,9 @@ from surefoot.store.requests import request_of
 STUCK_SECONDS = 300.0
 """A run that has been ready and free for longer is stuck: no worker takes it."""
 EVENTS_PAGE = 1_000
+MESSAGES_PAGE = 1_000
+ALL_MESSAGES = 2**62
+"""A position behind every message."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -76,6 +80,15 @@ async def examine(store: Store, tenant_id: str) -> Report:
                 raise
             found = [Finding("unreadable", run_id, str(problem), await _mending(store, tenant_id, run_id))]
         findings += found
+    findings += [
+        Finding(
+            "unreadable",
+            None,
+            token.message,
+            f"nobody can use it: `surefoot tokens revoke {token.id}`, and make a new one",
+        )
+        for token in (await store.credentials(tenant_id, "token")).unreadable
+    ]
     return Report(findings, Information(store.path, dict(seen.statuses), seen.live, seen.in_doubt, seen.questions))
 
 
@@ -98,6 +111,8 @@ class _Seen:
         self.live: list[str] = []
         self.in_doubt: list[str] = []
         self.questions: list[str] = []
+        self.messages: dict[str, int] = {}
+        """How far a conversation was read, by its id: its runs share it."""
 
     def count(self, row: RunRow, steps: Sequence[StepRow], actions: Sequence[ActionRow]) -> None:
         self.statuses[row.run.status.value] += 1
@@ -126,6 +141,10 @@ async def _examine_run(store: Store, tenant_id: str, run_id: str, seen: _Seen) -
         for text in whole
     ]
     found += await _unreadable_requests(store, tenant_id, steps)
+    found += [
+        Finding("unreadable", run_id, text, await _mending(store, tenant_id, run_id))
+        for text in [*_unreadable_parts(row, steps, actions), *await _unreadable_messages(store, row.run, seen)]
+    ]
     return found + _standing_still(row, steps, store.now())
 
 
@@ -134,6 +153,43 @@ async def _all_events(store: Store, tenant_id: str, run_id: str) -> list[Recorde
     while page := await store.events(tenant_id, run_id, recorded[-1].sequence if recorded else 0, EVENTS_PAGE):
         recorded += page
     return recorded
+
+
+def _unreadable_parts(row: RunRow, steps: Sequence[StepRow], actions: Sequence[ActionRow]) -> list[str]:
+    """What is JSON, and holds what no program can read (a number beyond every one): it is passed on as it stands."""
+    of_run = {"metadata": row.metadata, "result": row.result}
+    parts = [(f"{name} of run {row.run.id}", data) for name, data in of_run.items()]
+    for step in steps:
+        parts.append((f"safe_input of step {step.step.id}", step.safe_input))
+        parts.append((f"safe_output of step {step.step.id}", step.safe_output))
+    for asked in actions:
+        of_action = {"arguments": asked.arguments, "preview": asked.preview, "answer": asked.answer}
+        parts += [(f"{name} of action {asked.action.id}", data) for name, data in of_action.items()]
+    return [problem for what, data in parts if (problem := _problem(data, what)) is not None]
+
+
+async def _unreadable_messages(store: Store, run: Run, seen: _Seen) -> list[str]:
+    """Messages of the run's conversation, each once: every model call from then on needs it."""
+    after = seen.messages.get(run.conversation_id, -1)
+    found: list[str] = []
+    try:
+        while page := await store.messages(run.tenant_id, run.conversation_id, after, MESSAGES_PAGE):
+            found += [text for line in page if (text := _problem(line.body, f"message {line.id}")) is not None]
+            after = seen.messages[run.conversation_id] = max(line.position or 0 for line in page)
+    except SurefootError as problem:
+        if problem.code != "unreadable":
+            raise
+        found.append(str(problem))
+        seen.messages[run.conversation_id] = ALL_MESSAGES
+    return found
+
+
+def _problem(data: bytes | None, what: str) -> str | None:
+    try:
+        decode_value(data or b"null", object, what)
+    except Unreadable as problem:
+        return str(problem)
+    return None
 
 
 async def _unreadable_requests(store: Store, tenant_id: str, steps: Sequence[StepRow]) -> list[Finding]:

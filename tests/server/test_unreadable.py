@@ -265,3 +265,62 @@ async def test_the_command_line_lists_the_others_and_says_so(place: Place, outsi
     await asyncio.to_thread(_cli_lists, cli, (), runs, actions)
     doctor = await asyncio.to_thread(cli.json, "doctor")
     assert doctor.code == 1
+
+
+HIDDEN = {
+    "the run's metadata": "UPDATE run SET metadata = '{\"n\":1e999}' WHERE id = ?",
+    "a call's arguments as they are shown": "UPDATE step SET safe_input = '{\"n\":[1e999]}' WHERE run_id = ?",
+    "a call's result as it is shown": "UPDATE step SET safe_output = '-1e999' WHERE run_id = ?",
+    "a question's arguments": "UPDATE pending_action SET arguments = '[1e999]' WHERE run_id = ?",
+    "a question's preview": "UPDATE pending_action SET preview = '{\"n\":1e999}' WHERE run_id = ?",
+    "a message's number": 'UPDATE message SET body = \'{"role":"user","text":1e999}\' WHERE run_id = ?',
+    "a message": "UPDATE message SET body = '{' WHERE run_id = ?",
+}
+
+
+@pytest.mark.parametrize("how", list(HIDDEN))
+async def test_the_doctor_finds_what_nothing_else_reads_before_it_is_needed(
+    place: Place, outside: Outside, how: str
+) -> None:
+    async with three(place, outside) as (at, runs, _):
+        assert not (await examine(at.sf.store, at.sf.tenant)).findings
+        assert place.execute(HIDDEN[how], runs[1])
+        findings = (await examine(at.sf.store, at.sf.tenant)).findings
+        assert findings and {(finding.code, finding.run_id) for finding in findings} == {("unreadable", runs[1])}
+
+
+TOKEN = {
+    "no JSON": "UPDATE credential SET permissions = '{' WHERE id = ?",
+    "a kind of permissions of a newer version": "UPDATE credential SET permissions = '[{\"of\":1}]' WHERE id = ?",
+}
+
+
+@pytest.mark.parametrize("how", list(TOKEN))
+def test_a_token_that_cannot_be_read_is_named_beside_the_others_and_can_be_revoked(place: Place, how: str) -> None:
+    cli = Cli(place)
+    made = [str(cli.json("tokens", "create", name, "--permission", "read").record()["id"]) for name in ("ann", "bob")]
+    assert place.execute(TOKEN[how], made[0])
+    listed = cli.json("tokens", "list")
+    assert listed.code == 0 and ids(listed.records()) == made[1:]
+    assert f"{made[0]} is not in this list (unreadable)" in listed.err
+    doctor = cli.json("doctor")
+    findings = doctor.record()["findings"]
+    assert isinstance(findings, list)
+    (finding,) = findings
+    assert doctor.code == 1 and finding["code"] == "unreadable" and made[0] in finding["text"]
+    assert "surefoot tokens revoke" in finding["next"]
+    revoked = cli.json("tokens", "revoke", made[0])
+    assert revoked.code == 0 and revoked.record()["revoked_at"] is not None
+    shown = cli.run("tokens", "revoke", made[0])
+    assert shown.code == 0 and "is revoked" in shown.out
+    assert place.query("SELECT count(*) FROM credential WHERE revoked_at IS NOT NULL") == [(1,)]
+    assert cli.run("doctor").code == 0, "nobody can use it, and nobody has to do anything"
+
+
+@pytest.mark.sqlite_only("PostgreSQL keeps no text that is none")
+def test_a_token_whose_name_is_no_utf8_hides_no_other(place: Place) -> None:
+    cli = Cli(place)
+    made = [str(cli.json("tokens", "create", name, "--permission", "read").record()["id"]) for name in ("ann", "bob")]
+    assert place.execute("UPDATE credential SET name = CAST(x'ff' AS TEXT) WHERE id = ?", made[1])
+    listed = cli.json("tokens", "list")
+    assert listed.code == 0 and ids(listed.records()) == made[:1] and made[1] in listed.err

@@ -8,11 +8,12 @@ from collections.abc import Callable, Coroutine
 import msgspec
 
 from surefoot.app import Surefoot
+from surefoot.cli.human import note_unreadable
 from surefoot.cli.output import DONE, Output, local, shown
 from surefoot.cli.session import entered, opened
 from surefoot.cli.settings import Settings
-from surefoot.errors import NotFound
-from surefoot.server.tokens import Tokens
+from surefoot.errors import NotFound, Unreadable
+from surefoot.server.tokens import MARKS, Tokens
 from surefoot.snapshot import iso
 from surefoot.store.access import Credential
 
@@ -60,21 +61,31 @@ async def list_tokens(found: argparse.Namespace, settings: Settings, out: Output
         await sf.close()
     out.document([_view(row) for row in rows])
     states = [(row.id, shown(row.name), shown(" ".join(row.permissions)), _state(row, now)) for row in rows]
-    out.table(states or [("there is no token; `surefoot tokens create NAME --permission read` makes one",)])
+    none = "" if rows.unreadable else "there is no token; `surefoot tokens create NAME --permission read` makes one"
+    out.table(states or [(none,)])
+    note_unreadable(out, rows.unreadable)
     return DONE
 
 
 async def revoke(found: argparse.Namespace, settings: Settings, out: Output) -> int:
     """End a token and the sessions that began with it. Said again, it is ended already."""
     async with opened(settings, out) as sf:
-        row = await sf.store.credential(sf.tenant, found.id)
-        if row is None or row.kind != "token":
+        if not found.id.startswith(MARKS["token"] + "_") or not await _is_there(sf, found.id):
             raise NotFound(f"no token {found.id}; `surefoot tokens list` shows what there is")
         await sf.store.revoke_credential(sf.tenant, found.id)
-        row = await sf.store.credential(sf.tenant, found.id) or row
+        row = await sf.store.credential(sf.tenant, found.id)
+    assert row is not None, "it was there just now, and tokens are kept"
     out.document(_view(row))
     out.line(f"{row.id} of {shown(row.name)} is revoked")
     return DONE
+
+
+async def _is_there(sf: Surefoot, token_id: str) -> bool:
+    """One that cannot be read is there too, until it is revoked."""
+    try:
+        return await sf.store.credential(sf.tenant, token_id) is not None
+    except Unreadable:
+        return True
 
 
 def _view(row: Credential, text: str | None = None) -> TokenView:

@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from surefoot.core.throttle import NO_TOKENS, Throttle, Tokens
+from surefoot.store.listed import Listed
 
 
 class Credential(msgspec.Struct, frozen=True):
@@ -104,7 +105,7 @@ class AccessStore(Protocol):
         """One credential, whether or not it can still be used."""
         ...
 
-    async def credentials(self, tenant_id: str, kind: str) -> list[Credential]:
+    async def credentials(self, tenant_id: str, kind: str) -> Listed[Credential]:
         """All of a kind, oldest first."""
         ...
 

@@ -27,6 +27,7 @@ from surefoot.core.state import (
 )
 from surefoot.errors import Unreadable
 from surefoot.store import port
+from surefoot.store.access import Credential
 from surefoot.store.lock import worker_of
 from surefoot.store.packing import unpacked
 
@@ -252,3 +253,16 @@ def _flag(row: Row, name: str, what: str) -> bool:
     if value != 0 and value != 1:
         raise Unreadable(f"{what}: {name} is neither 0 nor 1. Nothing is executed on it; run `surefoot doctor`")
     return value == 1
+
+
+def read_credential(row: Row) -> Credential:
+    """An API token or a session. What one that was revoked might do is no matter, whether or not it can be read."""
+    what = f"credential {row['id']}"
+    try:
+        permissions = codec.decode_value(str(row["permissions"]), _TEXTS, what)
+        return codec.convert({**row, "permissions": permissions}, Credential, what)
+    except Unreadable:
+        if row["revoked_at"] is None:
+            raise
+    name = row["name"].decode(errors="replace") if isinstance(row["name"], bytes) else row["name"]
+    return codec.convert({**row, "name": name, "permissions": ()}, Credential, what)

@@ -12,7 +12,9 @@ from surefoot.core import codec
 from surefoot.core.ids import RANDOM_BYTES, mint
 from surefoot.core.throttle import take_tokens
 from surefoot.errors import Conflict
+from surefoot.store import records
 from surefoot.store.access import Counts, Credential, Share, Span, Statistics, Wish
+from surefoot.store.listed import Listed, listed
 from surefoot.store.looked import Looked
 from surefoot.store.postgres.failures import Spoiled
 from surefoot.store.postgres.link import Link, Row
@@ -47,12 +49,12 @@ class PostgresAccess(PostgresReads):
     async def credential(self, tenant_id: str, credential_id: str) -> Credential | None:
         """One credential, whether or not it can still be used."""
         found = await self._all("credential_get", {"tenant_id": tenant_id, "id": credential_id})
-        return _read_credential(found[0]) if found else None
+        return records.read_credential(found[0]) if found else None
 
-    async def credentials(self, tenant_id: str, kind: str) -> list[Credential]:
+    async def credentials(self, tenant_id: str, kind: str) -> Listed[Credential]:
         """All of a kind, oldest first."""
         rows = await self._all("credentials_list", {"tenant_id": tenant_id, "kind": kind})
-        return [_read_credential(row) for row in rows]
+        return listed(rows, records.read_credential)
 
     async def token_tenants(self) -> list[str]:
         """The tenants that have a token which was not revoked."""
@@ -241,12 +243,6 @@ async def commit(server: Server, link: Link, query: str, params: Mapping[str, ob
         if spoiled.unique:
             raise Conflict(f"somebody wrote the same first ({spoiled}): reload and decide again") from spoiled
         raise
-
-
-def _read_credential(row: Row) -> Credential:
-    what = f"credential {row['id']}"
-    permissions = codec.decode_value(str(row["permissions"]), tuple[str, ...], what)
-    return codec.convert({**row, "permissions": permissions}, Credential, what)
 
 
 def _number(value: object) -> int:

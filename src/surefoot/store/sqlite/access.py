@@ -12,7 +12,9 @@ import msgspec
 from surefoot.core import codec
 from surefoot.core.ids import RANDOM_BYTES, mint
 from surefoot.core.throttle import take_tokens
+from surefoot.store import records
 from surefoot.store.access import Counts, Credential, Share, Span, Statistics, Wish
+from surefoot.store.listed import Listed, listed
 from surefoot.store.looked import Looked
 from surefoot.store.sqlite.file import Row
 from surefoot.store.sqlite.reads import SqliteReads
@@ -45,12 +47,15 @@ class SqliteAccess(SqliteReads):
 
     async def credential(self, tenant_id: str, credential_id: str) -> Credential | None:
         """One credential, whether or not it can still be used."""
-        found = await self._rows("credential_get", {"tenant_id": tenant_id, "id": credential_id}, _read_credential)
-        return found[0] if found else None
+        of = {"tenant_id": tenant_id, "id": credential_id}
+        return await self._read(
+            lambda: next(map(records.read_credential, self._file.rough("credential_get", of)), None)
+        )
 
-    async def credentials(self, tenant_id: str, kind: str) -> list[Credential]:
+    async def credentials(self, tenant_id: str, kind: str) -> Listed[Credential]:
         """All of a kind, oldest first."""
-        return await self._rows("credentials_list", {"tenant_id": tenant_id, "kind": kind}, _read_credential)
+        of = {"tenant_id": tenant_id, "kind": kind}
+        return await self._read(lambda: listed(self._file.rough("credentials_list", of), records.read_credential))
 
     async def token_tenants(self) -> list[str]:
         """The tenants that have a token which was not revoked."""
@@ -260,12 +265,6 @@ class SqliteAccess(SqliteReads):
 def _check(tx: Transaction) -> None:
     wall = tx.clock.now().wall
     tx.file.run("meta_put", {"key": "checked_at", "value": f"{wall:.3f}", "wall": wall})
-
-
-def _read_credential(row: Row) -> Credential:
-    what = f"credential {row['id']}"
-    permissions = codec.decode_value(str(row["permissions"]), tuple[str, ...], what)
-    return codec.convert({**row, "permissions": permissions}, Credential, what)
 
 
 def _word(value: object) -> str:

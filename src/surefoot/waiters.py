@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from surefoot.core.state import Run
-from surefoot.errors import WaitTimeout
+from surefoot.errors import Unreadable, WaitTimeout
 from surefoot.runtime.children import calls_run, may_rest, rests
 from surefoot.runtime.context import Context
 from surefoot.snapshot import RunSnapshot, blocked_code, read_snapshot
@@ -93,6 +93,9 @@ async def _wait(
 async def _late(ctx: Context, run: Run) -> WaitTimeout:
     status = run.status.value
     blocked = blocked_code(await ctx.store.run(ctx.tenant_id, run.id), ctx.store.now())
+    if blocked is None and calls_run(run) and (children := await ctx.store.children(ctx.tenant_id, run.id)).unreadable:
+        what = f"{children.unreadable[0].id}, which works for it, cannot be read: see `surefoot doctor`"
+        return WaitTimeout(f"run {run.id} is {status}; {what}", details={"status": status, "blocked": Unreadable.code})
     if blocked is None:
         what = "what was waited for did not come before its end" if run.ended else "it goes on"
         return WaitTimeout(f"run {run.id} is {status}; {what}", details={"status": status})

@@ -13,7 +13,7 @@ from surefoot.core.decide import ask_approval, cancel_run
 from surefoot.core.draft import Draft
 from surefoot.core.payloads import Ask
 from surefoot.core.state import Run
-from surefoot.errors import InvalidInput, NotFound, RunEnded, StoreUnavailable
+from surefoot.errors import InvalidInput, NotFound, RunEnded, StoreUnavailable, Unreadable, WaitTimeout
 from surefoot.runtime import children
 from surefoot.runtime.context import Context
 from surefoot.runtime.deciding import handle_of
@@ -332,3 +332,79 @@ async def test_a_call_hears_soon_of_an_end_that_nobody_told_it(
         run = await sf.wait(run.id, timeout=WAIT_SECONDS)
         assert (run.status, results(agent)) == ("completed", ["a poem"])
         assert sim.machine.clock.elapsed - ended_at < 30.0
+
+
+DAMAGE = "UPDATE run SET limits = '{' WHERE id = ?"
+
+
+@story
+async def test_a_run_that_cannot_be_read_holds_up_its_call_alone(sim: Sim) -> None:
+    """The calling run was set aside whole, with all that it could have gone on with, and none said why."""
+    writer = named(sim, "writer", [[("ask_person", {"question": "Which?"})], "a poem"], ask_person)
+    calls: Step = [CALL, ("sleep", {"seconds": 1_000})]
+    agent = named(sim, "boss", [calls, "thank you"], writer, sleep)
+    async with sim.surefoot(agent) as sf:
+        run = await sf.start("boss", "go")
+        asked = await sf.wait(run.id, until=lambda r: bool(r.pending_actions), timeout=WAIT_SECONDS)
+        (child,) = await children_of(sf, run.id)
+        ((limits,),) = sim.place.query(f"SELECT limits FROM run WHERE id = '{child.id}'")
+        assert sim.place.execute(DAMAGE, child.id) == 1
+        await sim.pass_time(1_200.0)
+        stands = await sf.snapshot(run.id)
+        assert (await sf.store.run(sf.tenant, run.id)).blocked_code is None and stands.status == "running"
+        assert [step.status for step in stands.steps if step.type == "tool_call"] == ["pending", "succeeded"]
+        assert stands.steps[1].error_code == "run_unreadable" and [bad.id for bad in stands.unreadable] == [child.id]
+        assert any(child.id in line and "cannot be read" in line for line in sim.lines)
+        with pytest.raises(WaitTimeout, match=child.id) as late:
+            await sf.wait(run.id, timeout=10.0)
+        assert late.value.details["blocked"] == "unreadable"
+        deferred = [e for e in await all_events(sf, run.id) if e.type == "step_deferred"]
+        assert len(deferred) < 20, "the longer it cannot be read, the more rarely it is looked after"
+        assert sim.place.execute("UPDATE run SET limits = ? WHERE id = ?", limits, child.id) == 1
+        await sf.answer(asked.pending_actions[0].id, "this one", by="ann")
+        assert (await sf.wait(run.id, until=ended, timeout=WAIT_SECONDS)).status == "completed"
+        assert results(agent)[0] == "a poem"
+
+
+@story
+async def test_a_result_that_cannot_be_read_holds_up_its_call_alone(sim: Sim) -> None:
+    writer = named(sim, "writer", ["a poem"])
+    agent = boss(sim, writer)
+    async with sim.surefoot(agent) as sf, sim.surefoot(agent, worker=False) as person:
+        told: list[str] = []
+
+        async def damaged(ctx: Context, child: Run) -> str | None:
+            if not told and child.parent_step_id is not None:
+                told.append(child.id)
+                sim.place.execute("UPDATE run SET result = '1e999' WHERE id = ?", child.id)
+            return None
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("surefoot.runtime.worker.tell_parent", damaged)
+            run = await sf.start("boss", "go")
+            await sim.pass_time(600.0)
+        stands = await person.snapshot(run.id)
+        assert (stands.status, stands.steps[1].error_code, stands.error_code) == ("running", "run_unreadable", None)
+        assert sim.place.execute("UPDATE run SET result = ? WHERE id = ?", '{"text":"a poem"}', told[0]) == 1
+        assert (await sf.wait(run.id, until=ended, timeout=WAIT_SECONDS)).status == "completed"
+    assert results(agent) == ["a poem"]
+
+
+@story
+async def test_a_run_that_could_not_be_read_when_its_caller_was_cancelled_is_stopped_later(sim: Sim) -> None:
+    """The calling run was set aside, and with it all that it had left to look up."""
+    writer = named(sim, "writer", [[("ask_person", {"question": "Which?"})], "a poem"], ask_person)
+    agent = boss(sim, writer)
+    async with sim.surefoot(agent) as sf:
+        run = await sf.start("boss", "go")
+        await sf.wait(run.id, until=lambda r: bool(r.pending_actions), timeout=WAIT_SECONDS)
+        (child,) = await children_of(sf, run.id)
+        ((limits,),) = sim.place.query(f"SELECT limits FROM run WHERE id = '{child.id}'")
+        assert sim.place.execute(DAMAGE, child.id) == 1
+        with pytest.raises(Unreadable, match=child.id):
+            await sf.cancel(run.id, by="ann")
+        await sim.pass_time(600.0)
+        assert (await sf.store.run(sf.tenant, run.id)).blocked_code is None
+        assert sim.place.execute("UPDATE run SET limits = ? WHERE id = ?", limits, child.id) == 1
+        await sim.pass_time(600.0)
+        assert (await sf.snapshot(child.id)).status == "cancelled"

@@ -94,3 +94,10 @@ def no_more_looks(d: Draft, step_id: str) -> None:
     """The runs that worked on the call of an ended run are stopped."""
     if d.step(step_id).look_at is not None:
         d.emit(ev.SweepScheduled(step_id, None))
+
+
+def look_again(d: Draft, step_id: str, pause_s: float) -> None:
+    """One of them cannot be stopped now."""
+    step = d.step(step_id)
+    if step.look_at is not None:
+        d.emit(ev.SweepScheduled(step_id, step.sweep, pause_s))

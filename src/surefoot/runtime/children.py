@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from surefoot.core.codec import decode_value
 from surefoot.core.decide import cancel_run, defer
 from surefoot.core.draft import Draft
 from surefoot.core.ends import fail_step
@@ -15,7 +16,7 @@ from surefoot.core.ids import run_of_step
 from surefoot.core.payloads import result_body
 from surefoot.core.state import Run, RunStatus, Step, StepStatus, WaitsFor
 from surefoot.core.values import encode_output
-from surefoot.core.waiting import answer_from_run, no_more_looks, run_has_ended
+from surefoot.core.waiting import answer_from_run, look_again, no_more_looks, run_has_ended
 from surefoot.errors import NotAllowed, RunEnded, SurefootError, Unreadable
 from surefoot.runtime.context import Context
 from surefoot.runtime.deciding import handle_of
@@ -28,16 +29,27 @@ POLL_SECONDS_MIN = 5.0
 POLL_SECONDS_MAX = 300.0
 """How rarely a run looks after one that works for it. Its end is told at once; the looks are for what went wrong."""
 
+RUN_UNREADABLE = "run_unreadable"
+
 Wake = Callable[[str | None], None]
 
 
 async def go_on_with_run(held: Held, step: Step) -> list[str]:
     """Start the run that works on this call, or look after it; its end is the call's. Returns the steps begun."""
-    ctx = held.ctx
+    ctx, arguments = held.ctx, await held.arguments(step)
     try:
         if await _depth(ctx, held.run) >= DEPTH_MAX:
             raise NotAllowed(f"agents call agents at most {DEPTH_MAX} deep; do it yourself", code="too_deep")
-        child = await ctx.start_child(held.run, step, await held.arguments(step))
+        child = await ctx.start_child(held.run, step, arguments)
+        end = await _end_of(ctx, child) if child.ended else None
+    except Unreadable as problem:
+        pause_s = await _told_unreadable(ctx, step, problem)
+        return (
+            await held.decide(
+                lambda d: _go_on(held, d, step, lambda: defer(d, step.id, pause_s, RUN_UNREADABLE)), step_id=step.id
+            )
+            or []
+        )
     except RunEnded:
         return []
     except NotAllowed as refusal:
@@ -46,7 +58,7 @@ async def go_on_with_run(held: Held, step: Step) -> list[str]:
             lambda d: _go_on(held, d, step, lambda: refuse_step(d, step, refused)), step_id=step.id
         )
         return told or []
-    end = await _end_of(ctx, child) if child.ended else None
+    ctx.patience.over(_unread(step))
 
     def command(d: Draft) -> list[str]:
         def go_on() -> None:
@@ -60,6 +72,21 @@ async def go_on_with_run(held: Held, step: Step) -> list[str]:
         return _go_on(held, d, step, go_on)
 
     return await held.decide(command, step_id=step.id) or []
+
+
+async def _told_unreadable(ctx: Context, step: Step, problem: Unreadable) -> float:
+    """Seconds until it is looked again for what cannot be read of another run: this one goes on beside its call."""
+    child_id = None
+    with contextlib.suppress(SurefootError):
+        child_id = await ctx.store.run_of_key(ctx.tenant_id, step.operation_key or "")
+    about = "a run that it works for" if child_id is None else f"run {child_id}, which works on it,"
+    ctx.log(f"{step.id}: {about} cannot be read ({problem}); looking again")
+    now = ctx.doors.clock.now().mono
+    return ctx.patience.pause_s(_unread(step), now, 1.0, POLL_SECONDS_MIN, POLL_SECONDS_MAX)
+
+
+def _unread(step: Step) -> str:
+    return f"unreadable {step.id}"
 
 
 def _go_on(held: Held, d: Draft, step: Step, act: Callable[[], None]) -> list[str]:
@@ -84,10 +111,10 @@ def _poll_seconds(d: Draft, child: Run) -> float:
 
 
 async def _end_of(ctx: Context, child: Run) -> bytes:
-    """What the calling model is told: the result, or why there is none."""
+    """What the calling model is told: the result, or why there is none. Raises Unreadable."""
     row = await ctx.store.run(ctx.tenant_id, child.id)
     if child.status is RunStatus.completed:
-        value: object = msgspec.json.decode(row.result or b"null")
+        value = decode_value(row.result or b"null", object, f"result of run {child.id}")
         if isinstance(value, dict) and value.keys() == {"text"}:
             value = value["text"]
         data, notes = encode_output(value, RESULT_BYTES_MAX)
@@ -161,8 +188,14 @@ async def cancel_children(ctx: Context, run_id: str, by: str, wake: Wake) -> tup
 
 async def stop_children(held: Held, step: Step) -> list[str]:
     """The calling run has ended: whoever cancelled it may have died before it stopped the runs that work for it."""
-    await cancel_children(held.ctx, held.run.id, held.run.id, lambda run_id: None)
-    await held.decide(lambda d: no_more_looks(d, step.id), step_id=step.id)
+    try:
+        await cancel_children(held.ctx, held.run.id, held.run.id, lambda run_id: None)
+    except Unreadable as problem:
+        # Whoever mends it finds it under way; and what else is left of the run is looked up meanwhile.
+        pause_s = await _told_unreadable(held.ctx, step, problem)
+        await held.decide(lambda d: look_again(d, step.id, pause_s), step_id=step.id)
+    else:
+        await held.decide(lambda d: no_more_looks(d, step.id), step_id=step.id)
     return []
 
 

@@ -76,8 +76,7 @@ class Driver:
         except Exception:
             # What is under way may still act: nobody else may conclude anything until it has ended under this lease.
             self.held.stopping = True
-            while self._tasks:
-                await self._drain()
+            await self._drain()
             await self._end_unsent()
             raise
         finally:
@@ -141,11 +140,11 @@ class Driver:
         self._wake()
 
     async def _drain(self) -> None:
-        tasks = list(self._tasks.values())
-        if self.held.lost:
-            self.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        """Until nothing is under way; also what a commit begins that was on its way."""
+        while self._tasks:
+            if self.held.lost:
+                self.cancel()
+            await asyncio.wait(list(self._tasks.values()))
 
     async def _rest(self) -> None:
         """Wait for a task's end, a poke, or the next due time; a long wait gives the lease back."""
@@ -300,7 +299,8 @@ class Driver:
             begun = await (self._model(step) if step.type is StepType.model_call else self._attempt(step))
             after = self.handle.run.steps.get(begun[0]) if len(begun) == 1 else None
             task = asyncio.current_task()
-            if after is None or task is None or task.cancelling() or self._tasks.get(step.id) is not task:
+            told = self.held.lost or task is None or task.cancelling()
+            if after is None or task is None or told or self._tasks.get(step.id) is not task:
                 self._launch(begun)
                 return
             del self._tasks[step.id]
@@ -340,7 +340,7 @@ class Driver:
             hook("model", "before")
             answer = await loop.call_model(self.handle.run, step)
             hook("model", "after")
-            record = await loop.record_model(self.handle.run, answer)
+            record = await self.held.surely(lambda: loop.record_model(self.handle.run, answer))
         except StoreError:
             raise
         except Exception as error:
@@ -350,7 +350,7 @@ class Driver:
                 return await self._record_answer(step, record)
             except KeyHeld:
                 # Another run took a key after it was asked for: the call is answered from there.
-                record = await loop.record_model(self.handle.run, answer)
+                record = await self.held.surely(lambda: loop.record_model(self.handle.run, answer))
 
     async def _record_answer(self, step: Step, record: RecordModel) -> list[str]:
         self.held.remember(record.known)
@@ -413,7 +413,7 @@ class Driver:
         task = asyncio.current_task()
         self._recording.add(task)
         try:
-            questions = await self.held.questions(step)
+            questions = await self.held.surely(lambda: self.held.questions(step))
 
             def command(d: Draft) -> list[str]:
                 record_outcome(d, step.id, step.attempt, outcome, questions)

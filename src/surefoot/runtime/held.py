@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -109,10 +109,18 @@ class Held:
 
     async def see_cut_off(self) -> None:
         """Know what became of a decision whose wait was cancelled. Raises Unreadable, StoreClosed."""
+        if self.handle.cut_off:
+            await self.surely(self.handle.see_cut_off)
+
+    async def surely(self, read: Callable[[], Awaitable[T]]) -> T:
+        """What `read` gives, asked again while the store is away: what a call has come to is not lost over it.
+
+        Raises Unreadable, StoreClosed.
+        """
         tries = 0
-        while self.handle.cut_off:
+        while True:
             try:
-                await self.handle.see_cut_off()
+                return await read()
             except (Unreadable, StoreClosed):
                 raise
             except StoreError:

@@ -445,6 +445,17 @@ def test_new_figures_are_never_bolder_about_what_was_sent_under_the_old_ones(
     assert {name: kept[name] for name in counts} == counts
 
 
+@pytest.mark.parametrize("then", [EffectClass.lookup, EffectClass.idempotent, EffectClass.opaque])
+@pytest.mark.parametrize("now", [EffectClass.lookup, EffectClass.idempotent, EffectClass.opaque])
+def test_another_class_shortens_no_settle_time_of_what_was_sent_under_the_old_one(
+    then: EffectClass, now: EffectClass
+) -> None:
+    """A target that takes ten minutes was believed to have nothing after one, since the class had changed too."""
+    of_then = replace(RULES["comment"], effect=then, settle_s=600.0, starts_programs=True)
+    kept = policy.careful_rules(replace(RULES["comment"], effect=now, settle_s=60.0), of_then)
+    assert (kept.settle_s, kept.starts_programs) == (600.0, True)
+
+
 def test_a_lookup_that_was_added_after_the_crash_is_used() -> None:
     play = Play()
     step = play.doubt("mail")

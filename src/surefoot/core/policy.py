@@ -49,18 +49,18 @@ def careful_rules(now: Rules, then: Rules) -> Rules:
     if now == then:
         return now
     if now.effect is then.effect:
-        return _longest_doubt(now, then)
+        return _with_its_doubt(now, then)
     if now.effect is EffectClass.read:
         # The code of now has no lookup to run, whatever the old one had.
         effect = EffectClass.opaque if then.effect is EffectClass.lookup and not now.has_lookup else then.effect
         return replace(then, effect=effect, has_lookup=now.has_lookup)
     if now.effect is EffectClass.idempotent:
-        return replace(now, effect=EffectClass.lookup if now.has_lookup else EffectClass.opaque)
-    return now
+        now = replace(now, effect=EffectClass.lookup if now.has_lookup else EffectClass.opaque)
+    return now if then.effect is EffectClass.read else _with_its_doubt(now, then)
 
 
-def _longest_doubt(now: Rules, then: Rules) -> Rules:
-    """Of one class: what was declared of the target when it was sent to, where that is the more careful."""
+def _with_its_doubt(now: Rules, then: Rules) -> Rules:
+    """What was declared of the target when it was sent to, where that is the more careful."""
     lifetimes = [one.key_lifetime_s for one in (now, then) if one.key_lifetime_s is not None]
     return replace(
         now,

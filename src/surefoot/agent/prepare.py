@@ -17,13 +17,13 @@ from surefoot.agent.output import FINAL_RESULT, Output
 from surefoot.agent.tools import Tool
 from surefoot.core.decide import ProposedCall, Refusal, key_reused
 from surefoot.core.payloads import Ask
-from surefoot.core.state import ActionKind, EffectClass, Rules, Run, StepStatus
+from surefoot.core.state import STEP_ENDS, ActionKind, EffectClass, Rules, Run
 from surefoot.core.values import canonical, clean_text, digest
 from surefoot.errors import InvalidInput
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import redact_json, view_and_flags, view_json
 from surefoot.runtime.questions import make_ask
-from surefoot.runtime.ready import read_precondition
+from surefoot.runtime.ready import fate_of_failed, read_precondition
 
 _UNKNOWN_RULES = Rules(effect=EffectClass.read)
 ARGUMENT_BYTES_MAX = 1024 * 1024
@@ -184,7 +184,7 @@ class Preparer:
         if held is None:
             return None, None
         owner = await self._ctx.store.step(self._ctx.tenant_id, held.step_id)
-        if owner.step.status is StepStatus.failed:
+        if await fate_of_failed(self._ctx, owner) == "nothing":
             return None, None
         if (owner.step.input_ref, owner.step.target, owner.step.credential) != asked:
             return None, key_reused(key)
@@ -201,7 +201,7 @@ class Preparer:
         earlier = await self._ctx.store.same_action(run.tenant_id, run.conversation_id, identity)
         if earlier is None:
             return None
-        if earlier.step.status is StepStatus.succeeded:
+        if earlier.step.status in STEP_ENDS:
             where = earlier.step.resource_url or earlier.step.external_resource_id or earlier.step.id
             return f"The same action was already done in this conversation: {where}."
         return f"The same action is still unresolved in this conversation: {earlier.step.id}."

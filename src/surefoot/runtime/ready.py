@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Literal
 
 import msgspec
 
@@ -13,7 +14,8 @@ from surefoot.core.draft import Draft
 from surefoot.core.ends import fail_step
 from surefoot.core.payloads import result_body
 from surefoot.core.people import is_worked_on
-from surefoot.core.state import ActionKind, Resolution, Step, StepStatus, WaitsFor
+from surefoot.core.reconcile import Look, receipt_body
+from surefoot.core.state import ActionKind, ActionStatus, Resolution, Step, StepStatus, WaitsFor
 from surefoot.core.values import to_json_value
 from surefoot.effects import Operation
 from surefoot.errors import NotAllowed, NotFound, SurefootError
@@ -24,6 +26,7 @@ from surefoot.runtime.held import Held, refuse_step
 from surefoot.runtime.questions import Questions, meant_now
 from surefoot.runtime.registry import RunnableTool
 from surefoot.runtime.waiting import go_on_waiting
+from surefoot.store.port import StepRow
 
 PRECONDITION_TIMEOUT_SECONDS = 30.0
 OWNER_GIVEN_UP = "owner_given_up"
@@ -177,23 +180,50 @@ def _of_a_kind_of_its_own(value: object) -> object:
     raise NotImplementedError(type(value).__name__)
 
 
+async def fate_of_failed(ctx: Context, row: StepRow) -> Literal["nothing", "applied", "undecided"] | None:
+    """What is known of the effect of a failed call by now, while it has its business key; None for any other call.
+
+    It may have been found after all: then it stands until somebody has decided to undo it.
+    """
+    if row.step.status is not StepStatus.failed:
+        return None
+    asked = await ctx.store.actions(ctx.tenant_id, run_id=row.run_id)
+    about = [one.action for one in asked.whole() if one.action.step_id == row.step.id]
+    told = {action.status for action in about if action.kind is ActionKind.duplicate}
+    if ActionStatus.waiting in told:
+        return "undecided"
+    if ActionStatus.rejected in told or (row.step.receipts and ActionStatus.approved not in told):
+        return "applied"
+    return "nothing"
+
+
+def _told_of(owner: StepRow) -> tuple[bytes, bytes | None]:
+    """What the model is told of another call's receipt, and its view; a failed call's row says why it had failed."""
+    if owner.step.status is StepStatus.failed:
+        return receipt_body(
+            Look("found", resource_id=owner.step.external_resource_id, url=owner.step.resource_url)
+        ), None
+    bad_news = shown_receipt(owner.step, owner.safe_output).error is not None
+    body = result_body(msgspec.Raw(owner.safe_output or b"null"), code=RECEIPT_ERROR if bad_news else None)
+    return body, owner.safe_output
+
+
 async def _ask_owner(held: Held, step: Step) -> list[str]:
     """Another step holds this business key: answer from its receipt, or wait for it."""
     try:
         owner = await held.ctx.store.step(held.ctx.tenant_id, step.owner_step_id or "")
     except NotFound:
         owner = None  # pruned with its run, which had ended
+    fate = None if owner is None else await fate_of_failed(held.ctx, owner)
     name, patience = f"owner {step.id}", held.ctx.patience
-    known = owner.safe_output if owner is not None else None
-    bad_news = owner is not None and shown_receipt(owner.step, known).error is not None
-    body = result_body(msgspec.Raw(known or b"null"), code=RECEIPT_ERROR if bad_news else None)
 
     def command(d: Draft) -> list[str]:
         if d.run.ended or d.step(step.id).status is not StepStatus.pending:
             return []
-        if owner is not None and owner.step.status is StepStatus.succeeded:
+        if owner is not None and (owner.step.status is StepStatus.succeeded or fate == "applied"):
+            body, known = _told_of(owner)
             answer_from_owner(d, step.id, owner.step.external_resource_id, owner.step.resource_url, body, known)
-        elif owner is not None and owner.step.status is StepStatus.failed:
+        elif fate == "nothing":
             text = "An earlier call under the same key failed; propose the call again."
             fail_step(d, step, "owner_failed", body=result_body(text, code="owner_failed"))
         elif owner is None or owner.step.resolution is Resolution.given_up:

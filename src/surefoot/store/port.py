@@ -378,7 +378,7 @@ class Store(AccessStore, Protocol):
         ...
 
     async def same_action(self, tenant_id: str, conversation_id: str, identity_hash: str) -> StepRow | None:
-        """The newest step of the conversation with this identity that succeeded or is unresolved."""
+        """The newest step of the conversation with this identity that has acted, late perhaps, or is unresolved."""
         ...
 
     async def acted(self, tenant_id: str, conversation_id: str) -> list[StepRow]:

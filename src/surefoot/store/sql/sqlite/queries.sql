@@ -345,7 +345,8 @@ ON CONFLICT (tenant_id, ref) DO UPDATE SET
 DELETE FROM blob WHERE tenant_id = ? AND run_id = ? AND retention = 'transient'
 
 -- name: operation_key_claim
--- A step takes a business key. It must change one row: nobody holds the key, or this step does, or a step that failed.
+-- A step takes a business key. It must change one row: nobody holds the key, or this step does, or a step that failed. Of
+-- the latter nothing may have been found since, unless a person has had all of it undone.
 INSERT INTO operation_key (tenant_id, operation_key, run_id, step_id, input_hash, created_at, updated_at)
 VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (tenant_id, operation_key) DO UPDATE SET
@@ -353,6 +354,16 @@ ON CONFLICT (tenant_id, operation_key) DO UPDATE SET
 WHERE operation_key.step_id = excluded.step_id OR EXISTS (
     SELECT 1 FROM step
     WHERE step.tenant_id = operation_key.tenant_id AND step.id = operation_key.step_id AND step.status = 'failed'
+        AND NOT EXISTS (
+            SELECT 1 FROM pending_action AS asked
+            WHERE asked.tenant_id = step.tenant_id AND asked.run_id = step.run_id AND asked.step_id = step.id
+                AND asked.kind = 'duplicate' AND asked.status IN ('waiting', 'rejected')
+        )
+        AND (step.receipts = '[]' OR EXISTS (
+            SELECT 1 FROM pending_action AS asked
+            WHERE asked.tenant_id = step.tenant_id AND asked.run_id = step.run_id AND asked.step_id = step.id
+                AND asked.kind = 'duplicate' AND asked.status = 'approved'
+        ))
 )
 
 -- Leases --------------------------------------------------------------------------------------------------------------
@@ -654,14 +665,14 @@ WHERE tenant_id = :tenant_id AND coalesce(operation_key, run_id || ':' || id) = 
 )
 
 -- name: step_same_action
--- The newest step of a conversation with this identity that succeeded or may have acted.
+-- The newest step of a conversation with this identity that has acted or may have.
 SELECT *, CASE WHEN safe_output = '' THEN (
     SELECT body FROM message
     WHERE message.tenant_id = step.tenant_id AND message.call_id = step.call_id AND message.role = 'tool_result'
 ) END AS told
 FROM step
 WHERE tenant_id = :tenant_id AND conversation_id = :conversation_id AND identity_hash = :identity_hash
-    AND status IN ('succeeded', 'running', 'outcome_unknown')
+    AND (status IN ('succeeded', 'running', 'outcome_unknown') OR (status = 'failed' AND receipts <> '[]'))
 ORDER BY id DESC LIMIT 1
 
 -- name: steps_acted

@@ -1,0 +1,128 @@
+"""A business key whose call had failed and was found to have been applied after all is not free for another call."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from surefoot import Absent, Agent, Found, Operation, Receipt, Surefoot, ToolCall, effects, tool
+from surefoot.agent.tools import Tool
+from surefoot.errors import PerformFailed, WaitTimeout
+from surefoot.testing.model import FakeModel
+from tests.cases.rig import DAY, Sim, ended, story
+
+SECONDS = 60.0
+
+
+class Bank:
+    """A target that shows the first payment late, far behind its settle time."""
+
+    def __init__(self) -> None:
+        self.there: list[str] = []
+        self.sent: list[str] = []
+        self.undone: list[str] = []
+
+    def tools(self, key: Callable[[], str] | None = None) -> tuple[Tool, Tool]:
+        async def find(op: Operation) -> Found | Absent:
+            if not self.there:
+                return Absent(coverage="everything")
+            return Found(Receipt(resource_id=self.there[0], url="https://bank.example/p-1"))
+
+        @tool(effect=effects.opaque)
+        async def refund(op: Operation, payment: str) -> Receipt:
+            """Give it back."""
+            self.undone.append(payment)
+            self.there.remove(payment)
+            return Receipt(resource_id=f"refund of {payment}")
+
+        def undo(receipt: Receipt) -> ToolCall:
+            return refund.call(payment=str(receipt.resource_id))
+
+        @tool(effect=effects.lookup(find, settle=1.0), attempts=1, compensate=undo, key=key)
+        async def pay(op: Operation) -> Receipt:
+            """Pay; the first reply is lost."""
+            self.sent.append(op.step_id)
+            if len(self.sent) == 1:
+                raise effects.InDoubt("the connection broke")
+            self.there.append("p-2")
+            return Receipt(resource_id="p-2")
+
+        return pay, refund
+
+
+async def _leave(sf: Surefoot, action_id: str) -> None:
+    await sf.reject(action_id, by="ann")
+
+
+async def _undo(sf: Surefoot, action_id: str) -> None:
+    await sf.approve(action_id, by="ann")
+
+
+@story
+@pytest.mark.parametrize(("decide", "sent", "came"), [(_leave, 1, "p-1"), (_undo, 2, "p-2")])
+async def test_a_key_that_was_found_after_all_is_not_performed_again_unless_it_is_undone(
+    sim: Sim, decide: Callable[[Surefoot, str], Awaitable[None]], sent: int, came: str
+) -> None:
+    """The failure was its last word: performed again, the payment was made a second time, under the question."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    bank = Bank()
+    pay, refund = bank.tools()
+    async with sim.surefoot(tools=[pay, refund]) as sf:
+        with pytest.raises(PerformFailed):
+            await sf.perform(pay.call(), key="81", timeout=SECONDS)
+        bank.there.append("p-1")
+        await sim.pass_time(DAY / 2)
+        with pytest.raises(WaitTimeout) as waits:
+            await sf.perform(pay.call(), key="81", timeout=SECONDS)
+        assert (waits.value.code, len(bank.sent)) == ("not_sent_yet", 1)
+        (asked,) = await sf.actions(status="waiting")
+        await decide(sf, asked.action.id)
+        await sim.pass_time(DAY)
+        try:
+            receipt = await sf.perform(pay.call(), key="81", timeout=SECONDS)
+        except PerformFailed:
+            receipt = await sf.perform(pay.call(), key="81", timeout=SECONDS)
+    assert (receipt.resource_id, len(bank.sent)) == (came, sent)
+    assert bank.there == [came]
+
+
+@story
+async def test_a_model_that_calls_again_is_answered_from_what_was_found(sim: Sim) -> None:
+    """It takes the tool's own key; a person has decided to leave what was found."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    bank = Bank()
+    pay, refund = bank.tools(key=lambda: "81")
+    agent = Agent("clerk", FakeModel([[("pay", {})], "It failed.", [("pay", {})], "Paid."], by="call"), tools=[pay])
+    async with sim.surefoot(agent, tools=[refund]) as sf:
+        first = await sf.wait((await sf.start(agent, "Pay.")).id, until=ended, timeout=SECONDS)
+        bank.there.append("p-1")
+        await sim.pass_time(DAY / 2)
+        (asked,) = await sf.actions(status="waiting")
+        await sf.reject(asked.action.id, by="ann")
+        run = await sf.start(agent, "Pay.", conversation_id=first.conversation_id)
+        run = await sf.wait(run.id, until=ended, timeout=SECONDS)
+    (again,) = [step for step in run.steps if step.tool_name == "pay"]
+    assert (first.steps[1].status, again.status, again.resolution) == ("failed", "succeeded", "answered_by")
+    assert (again.external_resource_id, bank.there, len(bank.sent)) == ("p-1", ["p-1"], 1)
+
+
+@story
+async def test_the_same_action_again_is_asked_about_where_the_first_was_found_after_all(sim: Sim) -> None:
+    """Without a key: the first call had failed, and the second was sent without a word to anybody."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    bank = Bank()
+    pay, refund = bank.tools()
+    agent = Agent("clerk", FakeModel([[("pay", {})], "It failed.", [("pay", {})], "Paid."], by="call"), tools=[pay])
+    async with sim.surefoot(agent, tools=[refund]) as sf:
+        first = await sf.wait((await sf.start(agent, "Pay.")).id, until=ended, timeout=SECONDS)
+        bank.there.append("p-1")
+        await sim.pass_time(DAY / 2)
+        run = await sf.start(agent, "Pay.", conversation_id=first.conversation_id)
+        run = await sf.wait(run.id, until=lambda r: ended(r) or bool(r.pending_actions), timeout=SECONDS)
+        (asked,) = run.pending_actions
+        assert (asked.kind, len(bank.sent)) == ("approve", 1)
+        assert "https://bank.example/p-1" in str(asked.preview)
+        await sf.reject(asked.id, by="ann")
+        await sf.wait(run.id, until=ended, timeout=SECONDS)
+    assert bank.there == ["p-1"]

@@ -171,6 +171,34 @@ async def test_a_question_of_an_older_version_about_a_call_at_work_ends_and_the_
 
 
 @story
+async def test_who_refuses_a_call_at_work_stops_the_run_that_works_on_it_and_no_other(sim: Sim) -> None:
+    """A question of an older version: the call had not been executed, it said, and its run went on by itself."""
+    writer = named(
+        sim, "writer", [[("sleep", {"seconds": 1_200})], [comment("Hello.")], "a poem"], sleep, post_comment()
+    )
+    gated = writer.as_tool().using(approval=Approval(expires=600.0))
+    agent = named(sim, "boss", [[CALL, ("writer", {"task": "Write another."})], "thank you"], gated)
+    async with sim.surefoot(agent, worker=False) as person:
+        async with sim.surefoot(agent) as sf:
+            run = await sf.start("boss", "go")
+            asked = await sf.wait(run.id, timeout=WAIT_SECONDS)
+            for action in asked.pending_actions:
+                await sf.approve(action.id, by="ann")
+            await sf.wait(run.id, until=lambda s: all(c.child_run_id for c in s.steps[1:]), timeout=WAIT_SECONDS)
+            await sim.pass_time(60.0)
+        handle = await handle_of(person.context, run.id)
+        ask = Ask("act_01hf7yat008tmjm0bv8wjpkrte", b"{}", b"{}", expires_s=300.0)
+        await handle.decide(lambda d: ask_approval(d, asked.steps[1].id, ask))
+        await person.reject(ask.action_id, by="ann")
+        async with sim.surefoot(agent) as sf:
+            last = await sf.wait(run.id, until=ended, timeout=3 * WAIT_SECONDS)
+            below = {one.parent_step_id: one.status for one in await children_of(sf, run.id)}
+    assert below == {last.steps[1].id: "cancelled", last.steps[2].id: "completed"}
+    refused, written = results(agent)
+    assert "refused" in refused and "stays done" in refused and written == "a poem" and len(sim.posts()) == 1
+
+
+@story
 async def test_a_cancel_stops_those_who_work_for_the_run_and_tells_what_they_sent(sim: Sim) -> None:
     writer = named(sim, "writer", [[comment("Hello.")], "written"], post_comment())
     middle = named(sim, "middle", [[CALL], "passed on"], writer)

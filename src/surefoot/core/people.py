@@ -121,10 +121,15 @@ def _approve(d: Draft, step: Step, action: Action, decision: Decision) -> None:
     if decision.decision == "approve":
         d.emit(ev.StepReleased(step.id, action.id))
         return
-    text = "A person refused this call; it was not executed."
+    works = is_worked_on(step)
+    text = "A person refused this call; "
+    text += "what had been done for it until then stays done." if works else "it was not executed."
     if decision.reason:
         text += f" Reason: {decision.reason}"
     fail_step(d, step, "rejected", body=result_body(text, code="rejected"))
+    if works:
+        # An older version asked in the middle of it: a worker stops the run that works on the call.
+        d.emit(ev.SweepScheduled(step.id, 0, 0.0))
 
 
 def _resolve(d: Draft, step: Step, decision: Decision, questions: Questions) -> None:

@@ -43,13 +43,11 @@ async def go_on_with_run(held: Held, step: Step) -> list[str]:
         child = await ctx.start_child(held.run, step, arguments)
         end = await _end_of(ctx, child) if child.ended else None
     except Unreadable as problem:
-        pause_s = await _told_unreadable(ctx, step, problem)
-        return (
-            await held.decide(
-                lambda d: _go_on(held, d, step, lambda: defer(d, step.id, pause_s, RUN_UNREADABLE)), step_id=step.id
-            )
-            or []
+        pause_s, code = await _told_unreadable(ctx, step, problem)
+        told = await held.decide(
+            lambda d: _go_on(held, d, step, lambda: defer(d, step.id, pause_s, code)), step_id=step.id
         )
+        return told or []
     except RunEnded:
         return []
     except NotAllowed as refusal:
@@ -74,15 +72,18 @@ async def go_on_with_run(held: Held, step: Step) -> list[str]:
     return await held.decide(command, step_id=step.id) or []
 
 
-async def _told_unreadable(ctx: Context, step: Step, problem: Unreadable) -> float:
-    """Seconds until it is looked again for what cannot be read of another run: this one goes on beside its call."""
+async def _told_unreadable(ctx: Context, step: Step, problem: Unreadable) -> tuple[float, str | None]:
+    """Seconds until it is looked again for what cannot be read of another run, and the code of the call, where a run
+    works on it: this one goes on beside it.
+    """
     child_id = None
     with contextlib.suppress(SurefootError):
         child_id = await ctx.store.run_of_key(ctx.tenant_id, step.operation_key or "")
     about = "a run that it works for" if child_id is None else f"run {child_id}, which works on it,"
     ctx.log(f"{step.id}: {about} cannot be read ({problem}); looking again")
     now = ctx.doors.clock.now().mono
-    return ctx.patience.pause_s(_unread(step), now, 1.0, POLL_SECONDS_MIN, POLL_SECONDS_MAX)
+    pause_s = ctx.patience.pause_s(_unread(step), now, 1.0, POLL_SECONDS_MIN, POLL_SECONDS_MAX)
+    return pause_s, None if child_id is None else RUN_UNREADABLE
 
 
 def _unread(step: Step) -> str:
@@ -187,16 +188,34 @@ async def cancel_children(ctx: Context, run_id: str, by: str, wake: Wake) -> tup
 
 
 async def stop_children(held: Held, step: Step) -> list[str]:
-    """The calling run has ended: whoever cancelled it may have died before it stopped the runs that work for it."""
+    """The calling run has ended, or the call was refused: the runs that work for it, or on the call, are stopped.
+
+    Whoever cancelled it may have died before that.
+    """
     try:
-        await cancel_children(held.ctx, held.run.id, held.run.id, lambda run_id: None)
+        if held.run.ended:
+            await cancel_children(held.ctx, held.run.id, held.run.id, _tell_nobody)
+        else:
+            await _stop_child(held.ctx, step)
     except Unreadable as problem:
         # Whoever mends it finds it under way; and what else is left of the run is looked up meanwhile.
-        pause_s = await _told_unreadable(held.ctx, step, problem)
+        pause_s, _ = await _told_unreadable(held.ctx, step, problem)
         await held.decide(lambda d: look_again(d, step.id, pause_s), step_id=step.id)
     else:
         await held.decide(lambda d: no_more_looks(d, step.id), step_id=step.id)
     return []
+
+
+async def _stop_child(ctx: Context, step: Step) -> None:
+    child_id = await ctx.store.run_of_key(ctx.tenant_id, step.operation_key or "")
+    if child_id is None or (await ctx.store.load(ctx.tenant_id, child_id)).parent_step_id != step.id:
+        return
+    with contextlib.suppress(RunEnded):
+        await cancel_tree(ctx, child_id, run_of_step(step.id), _tell_nobody)
+
+
+def _tell_nobody(run_id: str | None) -> None:
+    """A worker's next claim finds what there is to do."""
 
 
 async def rests(ctx: Context, run: Run) -> bool:

@@ -164,16 +164,17 @@ def recover_step(d: Draft, step_id: str, *, owner_died: bool, start: Start | Non
     return True
 
 
-def count_as_sent(d: Draft, step_id: str, token: int, since_wall: float, code: str = "restored") -> None:
-    """A pending call may have been sent since `since_wall`: a copy of the store was put back, and others knew more; or
-    what was tried was declared a read, and is none by the code of now (`declared_anew`).
+def count_as_sent(d: Draft, step_id: str, token: int, since_wall: float, code: str) -> None:
+    """A call may have been sent since `since_wall`, beside what is known of it: a copy of the store was put back, and
+    others knew more (`restored`); or what was tried was declared a read, and is none by the code of now
+    (`declared_anew`).
 
-    From here on it is in doubt like any other: looked up, resent under its key, or asked about. Raises NotAllowed for a
-    step that is not pending.
+    From here on it is in doubt like any other: looked up, resent under its key, or asked about, and its settle time
+    begins. Raises NotAllowed for a step that is neither pending nor in doubt.
     """
     step = d.step(step_id)
-    if step.status is not StepStatus.pending:
-        raise NotAllowed("only a pending call counts as sent after all", code="illegal_transition")
+    if step.status is not StepStatus.pending and not step.in_doubt:
+        raise NotAllowed("only a call that waits or is in doubt counts as sent after all", code="illegal_transition")
     d.emit(
         ev.StepStarted(
             step.id,

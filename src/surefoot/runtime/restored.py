@@ -1,15 +1,19 @@
-"""After a copy of the store was put back: what it shows as not begun may have been sent since it was made."""
+"""After a copy of the store was put back: what it shows as not begun may have been sent since it was made, and what it
+shows as in doubt may have been sent again.
+"""
 
 from __future__ import annotations
 
 import msgspec
 
-from surefoot.core.attempts import count_as_sent
+from surefoot.core.attempts import count_as_sent, recover_step
 from surefoot.core.draft import Draft
-from surefoot.core.state import EffectClass, StepStatus, StepType
+from surefoot.core.state import EffectClass, Step, StepStatus, StepType
 from surefoot.errors import NotAllowed, Unreadable
 from surefoot.runtime.context import Context
 from surefoot.runtime.handle import Handle
+
+RESTORED = "restored"
 
 
 class Restored(msgspec.Struct, frozen=True):
@@ -23,7 +27,7 @@ class Restored(msgspec.Struct, frozen=True):
 
 
 async def count_all_as_sent(ctx: Context, worker_id: str) -> Restored:
-    """Every call that the copy shows as not begun, in every run that has not ended, counts as possibly sent.
+    """Every call that the copy shows as not begun or in doubt, in runs that have not ended, counts as possibly sent.
 
     It is looked up, sent again under its key where the target drops repeats, or asked about, as after a crash. Said
     twice, it changes nothing. Raises NotAllowed (`workers_run`) where a worker holds a run.
@@ -62,22 +66,31 @@ async def count_all_as_sent(ctx: Context, worker_id: str) -> Restored:
 
 async def _count(handle: Handle, token: int, since_wall: float) -> list[str]:
     def command(d: Draft) -> list[str]:
-        counted = _not_begun(d)
+        for step in list(d.run.steps.values()):
+            if step.status is StepStatus.running and _has_effect(d, step):
+                recover_step(d, step.id, owner_died=False, start=None)
+        counted = _perhaps_sent(d)
         for step_id in counted:
-            count_as_sent(d, step_id, token, since_wall)
+            count_as_sent(d, step_id, token, since_wall, RESTORED)
         return counted
 
     return await handle.decide(command)
 
 
-def _not_begun(d: Draft) -> list[str]:
-    """Calls with an effect of their own that would begin by themselves."""
+def _perhaps_sent(d: Draft) -> list[str]:
+    """Calls with an effect of their own that would begin, or begin again, by themselves; each once for a copy."""
     return [
         step.id
         for step in sorted(d.run.steps.values(), key=lambda s: s.sequence)
-        if step.type is StepType.tool_call
-        and step.status is StepStatus.pending
+        if _has_effect(d, step)
+        and (step.status is StepStatus.pending or (step.in_doubt and step.attempts[-1].code != RESTORED))
+    ]
+
+
+def _has_effect(d: Draft, step: Step) -> bool:
+    return (
+        step.type is StepType.tool_call
         and d.rules(step).effect is not EffectClass.read
         and step.rules.waits_for is None
         and step.owner_step_id is None
-    ]
+    )

@@ -150,7 +150,7 @@ class _Story:
         hashed = event_hash(lived, self.world)
         return Played(self.seed, hashed, tuple(self._violations), statuses, seen)
 
-    def _opened(self, sf: Surefoot) -> None:
+    def _opened(self, sf: Surefoot, process: Process) -> None:
         self._distance.put(sf.store)
         self._commits.append(stamp_commits(sf.store, self.world.log))
 

@@ -20,7 +20,7 @@ TROUBLE_SECONDS = 150.0
 """Afterwards nothing new befalls anybody, and what is broken is mended."""
 _ISSUE = f"/repos/{REPO}/issues/{NUMBER}"
 _COMMENTS = f"{_ISSUE}/comments"
-_WRITES = (_COMMENTS, _COMMENTS, _COMMENTS, "/billing/charges", "/mail/messages")
+WRITES = (_COMMENTS, _COMMENTS, _COMMENTS, "/billing/charges", "/mail/messages")
 _READS = (_COMMENTS, _COMMENTS, _ISSUE, f"/repos/{REPO}", "/user", f"/repos/{REPO}/pulls/{NUMBER}")
 HookFaults = frozenset({"http.connect", "http.send", "http.reply", "model", "tool", "lookup"})
 
@@ -103,7 +103,7 @@ def _rule(dice: random.Random) -> f.Rule:
     return f.Rule(
         fault,
         method="POST" if writes else "GET",
-        path=dice.choice(_WRITES if writes else _READS),
+        path=dice.choice(WRITES if writes else _READS),
         nth=dice.randint(1, 3),
         times=None if lasts else dice.randint(1, 2),
         lasting=round(dice.uniform(5.0, 100.0), 3) if lasts else None,

@@ -8,10 +8,12 @@ import msgspec
 
 from surefoot.core import events as ev
 from surefoot.core.marker import encode_key
-from surefoot.core.state import AttemptEnd
+from surefoot.core.state import ActionKind, AttemptEnd
 from surefoot.testing import checker
 from surefoot.testing.checker import Book, Commit, Lived, Owner
 from surefoot.testing.clock import MONO_AT_START, WALL_AT_START
+from surefoot.testing.limits import Limits, Watched, judge_limits
+from surefoot.testing.reports import Acknowledged
 from surefoot.testing.virtual import Sent
 from surefoot.testing.wire import Applied, LogEntry, Received
 from surefoot.testing.world import BOT
@@ -41,6 +43,13 @@ class Outside(msgspec.Struct, frozen=True):
     """When the story was over."""
     doors_hold: bool
     """False: an answer that came may have been lost between the door and the tool."""
+    waited: Mapping[str, Sequence[tuple[float, float]]] = {}
+    """When each process waited for a store that was late: from, until."""
+    reported: Sequence[Acknowledged] = ()
+    """Each report from outside that was acknowledged, of something that was made."""
+    limits: Limits = Limits({})
+    stops: Sequence[tuple[str, float]] = ()
+    """Each stop of a process: its name, and when."""
 
 
 def judge(runs: Sequence[Lived], outside: Outside) -> list[str]:
@@ -48,11 +57,14 @@ def judge(runs: Sequence[Lived], outside: Outside) -> list[str]:
     log, commits = as_sent(outside)
     found = checker.judge(log, runs, commits=commits, reading=READING)
     book = Book(log, runs, commits, READING)
+    watched = Watched(outside.sent, outside.died, outside.stops, outside.one_boot)
     texts = [f"{violation.invariant}: {violation.text}" for violation in found]
     texts += [f"I1: {text}" for text in _doubles_are_excused(book, outside)]
     texts += [f"I1: {text}" for text in _duplicates_are_ours(book)]
     texts += [f"I3: {text}" for text in _absent_is_true(book, outside)]
     texts += [f"P2: {text}" for text in _answers_are_kept(book, outside)]
+    texts += [f"P2: {text}" for text in _reports_are_kept(book, outside)]
+    texts += [f"L1: {text}" for text in judge_limits(outside.limits, book, watched)]
     texts += [f"I8: run {r.row.run.id} was refused by the model" for r in runs if _refused_history(r)]
     return texts
 
@@ -142,7 +154,33 @@ def _was_read(sent: Sent) -> bool:
 
 def _lived_on(sent: Sent, outside: Outside) -> bool:
     read = max(sent.answered or 0.0, outside.went_on.get(sent.process, 0.0))
-    return outside.died.get(sent.process, outside.over) > read + RECORDED_WITHIN_SECONDS
+    end, waited = outside.died.get(sent.process, outside.over), outside.waited.get(sent.process, ())
+    return without(waited, read, end) > RECORDED_WITHIN_SECONDS
+
+
+def without(intervals: Sequence[tuple[float, float]], begin: float, end: float) -> float:
+    """How much of the time from `begin` to `end` lies in none of `intervals`."""
+    covered, reached = 0.0, begin
+    for first, last in sorted(intervals):
+        first, last = max(first, reached), min(last, end)
+        if last > first:
+            covered += last - first
+            reached = last
+    return end - begin - covered
+
+
+def _reports_are_kept(book: Book, outside: Outside) -> Iterator[str]:
+    """What somebody was told to have been taken down is there, and nobody sends or asks any more what became of it."""
+    for told in outside.reported:
+        owner = book.owners.get(encode_key(told.key))
+        if owner is None or told.resource_id not in owner.step.receipts:
+            yield f"it was acknowledged that {told.key} made {told.resource_id}, and nothing of it is written down"
+            continue
+        for line in owner.events() if outside.one_boot else ():
+            asks = isinstance(line.event, ev.ActionRequested) and line.event.kind is ActionKind.resolve
+            if line.at.mono - MONO_AT_START > told.at and (asks or isinstance(line.event, ev.StepStarted)):
+                kind = "asked about" if asks else "sent"
+                yield f"{told.key} was {kind} (event {line.sequence}) after its effect had been reported"
 
 
 def _is_written(owner: Owner, resource_id: str) -> bool:

@@ -111,6 +111,7 @@ class Process:
     def freeze(self, seconds: float = float("inf")) -> None:
         """Stop it, as SIGSTOP does: nothing of it runs for `seconds`, its lock stays held, its bytes stay sent."""
         self.frozen_until = self.machine.clock.elapsed + seconds
+        self.machine.stops.append((self.name, self.machine.clock.elapsed))
         self.machine.stopped[self.name] = self.frozen_until
 
     def thaw(self) -> None:
@@ -188,6 +189,8 @@ class Machine:
         """When processes ended before the story did, by name."""
         self.stopped: dict[str, float] = {}
         """When processes that were stopped went on for the last time, by name."""
+        self.stops: list[tuple[str, float]] = []
+        """Each stop of a process: its name, and when."""
         self.log_length: Callable[[], int] = lambda: 0
         """How many entries the target's log has."""
         self.sent: list[Sent] = []

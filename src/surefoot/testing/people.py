@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -22,7 +22,7 @@ from surefoot.agent.tools import Approval, Tool
 from surefoot.app import Surefoot
 from surefoot.connectors.github import create_issue_comment, read_pull_request
 from surefoot.core.values import digest
-from surefoot.errors import ApprovalPending, OutcomeUnknown, PerformFailed, StoreError, SurefootError
+from surefoot.errors import ApprovalPending, OutcomeUnknown, PerformFailed, StoreError, SurefootError, WaitTimeout
 from surefoot.runtime.questions import MODEL_CHOICES
 from surefoot.store.port import ActionRow
 from surefoot.testing.machine import Machine, Process
@@ -133,14 +133,22 @@ class SimulatedModel:
         raise OSError("the connection broke")
 
 
-def simulated_agents(script: Script, dice: random.Random, code: random.Random | None = None) -> list[Agent]:
-    """The agent of a simulated story, as a new process makes it; with `code` its tools are those of a code drawn."""
+def simulated_agents(
+    script: Script,
+    dice: random.Random,
+    code: random.Random | None = None,
+    limited: Callable[[Tool], Tool] = lambda tool: tool,
+) -> list[Agent]:
+    """The agent of a simulated story, as a new process makes it; with `code` its tools are those of a code drawn.
+
+    `limited` gives a tool its limits.
+    """
     gated = create_issue_comment.using(approval=Approval(expires=APPROVAL_SECONDS))
     note = create_issue_comment.using(name="note")
     tools: tuple[Tool, ...] = (read_pull_request, gated, note, charge, send_mail)
     if code is not None:
         tools = tuple(_of_another_code(tool, code) for tool in tools)
-    return [Agent("reviewer", SimulatedModel(script, dice), "Review.", tools)]
+    return [Agent("reviewer", SimulatedModel(script, dice), "Review.", [limited(tool) for tool in tools])]
 
 
 def _of_another_code(tool: Tool, dice: random.Random) -> Tool:
@@ -157,12 +165,15 @@ class Person:
         self._script = script
         self._machine = machine
         self._world = world
-        self._run_ids: dict[str, str] = {}
+        self.run_ids: dict[str, str] = {}
+        """Of the runs that were started, by their plan's text."""
         self._seen: dict[str, float] = {}
         self._told: set[str] = set()
         self.violations: list[str] = []
         self.cancelled: set[str] = set()
         """Runs whose cancel was acknowledged."""
+        self.waits: Callable[[], bool] = lambda: False
+        """Whether something is still to come that nobody sees in the store."""
 
     async def live(self, sf: Surefoot, process: Process) -> None:
         """Until nothing waits, runs or is to be looked up again."""
@@ -182,18 +193,18 @@ class Person:
     def _dust_has_settled(self) -> bool:
         """Everything was started, and whoever was stopped has gone on and said what there was to say."""
         went_on = max(self._machine.stopped.values(), default=float("-inf"))
-        started = len(self._run_ids) == len(self._script.runs)
-        return started and self._machine.clock.elapsed > went_on + LAST_WORD_SECONDS
+        started = len(self.run_ids) == len(self._script.runs)
+        return started and self._machine.clock.elapsed > went_on + LAST_WORD_SECONDS and not self.waits()
 
     async def _start_and_touch(self, sf: Surefoot) -> None:
         now = self._machine.clock.elapsed
         for plan in self._script.runs:
             if now < plan.starts:
                 continue
-            if plan.text not in self._run_ids:
+            if plan.text not in self.run_ids:
                 run = await sf.start("reviewer", plan.text, key=plan.text)
-                self._run_ids[plan.text] = run.id
-            run_id = self._run_ids[plan.text]
+                self.run_ids[plan.text] = run.id
+            run_id = self.run_ids[plan.text]
             due = plan.cancelled is not None and now >= plan.cancelled
             in_the_middle = plan.cancelled_in_the_middle and any(p.frozen for p in self._machine.processes)
             if (due or in_the_middle) and f"cancel {run_id}" not in self._told:
@@ -270,13 +281,23 @@ async def at_rest(sf: Surefoot) -> bool:
     return not await sf.actions(status="waiting")
 
 
-async def perform_all(sf: Surefoot, process: Process, script: Script) -> None:
-    """A script without an agent: it performs each invoice under its key until it has an answer."""
+async def perform_all(
+    sf: Surefoot, process: Process, script: Script, limited: Callable[[Tool], Tool], *, waits: bool
+) -> None:
+    """A script without an agent: it performs each invoice under its key until it has an answer.
+
+    With `waits` it is known to take longer than anybody waits: a store is late, or a limit is in the way.
+    """
+    tool = limited(charge)
     for invoice in script.performs:
         while True:
             try:
-                await sf.perform(charge.call(invoice=invoice, amount_cents=900), key=invoice)
+                await sf.perform(tool.call(invoice=invoice, amount_cents=900), key=invoice)
                 break
+            except WaitTimeout as late:
+                if not waits:
+                    raise
+                process.say(f"is told: {late.code}")
             except PerformFailed as failed:
                 process.say(f"is told: {failed.code}")
                 break

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -16,12 +17,17 @@ from surefoot.app import Surefoot
 from surefoot.store.port import Append
 from surefoot.testing.checker import Commit, Lived, read, stamp_commits
 from surefoot.testing.far import Distance, chatter
+from surefoot.testing.further import Further, draw_further, more_doubt, more_stops
 from surefoot.testing.havoc import TROUBLE_SECONDS, Havoc, Plan, draw
 from surefoot.testing.judge import Outside, judge
+from surefoot.testing.limits import Limits, draw_limits, more_runs
 from surefoot.testing.machine import Machine, Process, Stalled
 from surefoot.testing.people import Person, Script, draw_script, perform_all, simulated_agents
+from surefoot.testing.reports import Reports
+from surefoot.testing.retries import Retries, more_cancelled
 from surefoot.testing.stage import Cast, Stage, Supervisor
 from surefoot.testing.story import world_with_pull
+from surefoot.testing.unclear import CARRIER, UnclearStores
 from surefoot.testing.wire import encode_entries
 from surefoot.testing.world import World
 
@@ -50,8 +56,11 @@ class Simulated(msgspec.Struct, frozen=True):
 class SimulationFailed(AssertionError):
     """A seed in which something does not hold. The text has the seed, how to play it again, and what does not hold."""
 
-    def __init__(self, result: Simulated, workers: int, *, deploys: bool = False) -> None:
+    def __init__(
+        self, result: Simulated, workers: int, *, deploys: bool = False, further: Sequence[Further] | None = None
+    ) -> None:
         story = f"--seed {result.seed} --workers {workers}{' --deploys' if deploys else ''}"
+        story += "" if further is None else f" --with {','.join(further)}"
         again = f"python -m surefoot.testing.simulate {story} --trace"
         super().__init__("\n".join([f"seed {result.seed} fails; play it again: {again}", *result.violations]))
         self.result = result
@@ -64,17 +73,19 @@ def simulate(
     trace: Callable[[str], None] | None = None,
     store: str | None = None,
     deploys: bool = False,
+    further: Sequence[Further] | None = None,
 ) -> Simulated:
     """Play the story of `seed`; the same seed gives the same story. `trace` takes lines of what happens, in order.
 
     `store` is the URL of a store that no earlier story has used; by default it is a SQLite file in memory. With
     `deploys` the tools of each process are those of a code drawn: calls go on under another than they were made by.
+    `further` names what befalls this story beside what befalls each; by default some of it, drawn from the seed.
 
     Raises SimulationFailed where an invariant is broken, a run does not come to rest, or a process ends by an error.
     """
-    result = play(seed, workers=workers, trace=trace, store=store, deploys=deploys)
+    result = play(seed, workers=workers, trace=trace, store=store, deploys=deploys, further=further)
     if result.violations:
-        raise SimulationFailed(result, workers, deploys=deploys)
+        raise SimulationFailed(result, workers, deploys=deploys, further=further)
     return result
 
 
@@ -85,24 +96,43 @@ def play(
     trace: Callable[[str], None] | None = None,
     store: str | None = None,
     deploys: bool = False,
+    further: Sequence[Further] | None = None,
 ) -> Simulated:
     """The same, with the violations in the answer."""
+    kinds = draw_further(seed, further)
     plan = draw(random.Random(f"{seed}:plan"))
     script = draw_script(random.Random(f"{seed}:script"), model_fails=plan.model_fails)
-    story = _Story(seed, plan, script, workers, trace)
+    if "stops" in kinds:
+        plan = more_stops(plan, random.Random(f"{seed}:stops"))
+    if "reports" in kinds:
+        plan = more_doubt(plan, random.Random(f"{seed}:doubt"))
+    if "limits" in kinds:
+        script = more_runs(script, random.Random(f"{seed}:more"))
+    if "retries" in kinds:
+        script = more_cancelled(script, random.Random(f"{seed}:cancels"))
+    story = _Story(seed, plan, script, workers, trace, kinds)
+    story.deploys = deploys
 
     def agents() -> list[Agent]:
-        return simulated_agents(script, story.model_dice(), story.code_dice() if deploys else None)
+        return simulated_agents(script, story.model_dice(), story.code_dice(), story.limits.put)
 
-    with Stage(Cast(agents), store) as stage:
+    with Stage(Cast(agents, throttle=story.limits.tenant), store) as stage:
         return story.play(stage)
 
 
 class _Story:
     def __init__(
-        self, seed: int, plan: Plan, script: Script, workers: int, trace: Callable[[str], None] | None
+        self,
+        seed: int,
+        plan: Plan,
+        script: Script,
+        workers: int,
+        trace: Callable[[str], None] | None,
+        kinds: frozenset[Further],
     ) -> None:
         self.seed = seed
+        self.kinds = kinds
+        self.deploys = False
         self.plan = plan
         self.script = script
         self.world: World = world_with_pull()
@@ -116,6 +146,10 @@ class _Story:
         self._codes = 0
         self._commits: list[list[Commit]] = []
         self._distance = Distance(seed)
+        self.limits = draw_limits(random.Random(f"{seed}:limits")) if "limits" in kinds else Limits({})
+        self._unclear = UnclearStores(self.machine, seed, TROUBLE_SECONDS if "unclear" in kinds else 0.0)
+        self._reports = Reports(self.machine, self.world, seed)
+        self._retries = Retries(self.machine, seed, script, self.person, TROUBLE_SECONDS)
 
     def model_dice(self) -> random.Random:
         """Chance of a new process's model."""
@@ -123,14 +157,14 @@ class _Story:
         return random.Random(f"{self.seed}:model:{self._models}")
 
     def code_dice(self) -> random.Random | None:
-        """Chance of a new process's code, while there is trouble."""
+        """Chance of a new process's code, while there is trouble and where each has its own."""
         self._codes += 1
         over = self.machine.clock.elapsed >= TROUBLE_SECONDS
-        return None if over else random.Random(f"{self.seed}:code:{self._codes}")
+        return None if over or not self.deploys else random.Random(f"{self.seed}:code:{self._codes}")
 
     def play(self, stage: Stage) -> Simulated:
         machine, plan = self.machine, self.plan
-        machine.say(f"seed {self.seed}: {plan}\n{self.script}")
+        machine.say(f"seed {self.seed}: {sorted(self.kinds)} {plan}\n{self.script}\n{self.limits}")
         stage.on_open = self._stamp
         lived: list[Lived] | None = None
         try:
@@ -143,7 +177,7 @@ class _Story:
             self.violations += [f"{program.name} ended by {failure!r}" for failure in program.failures]
         if lived is None:
             return self._result("", ())
-        self.violations += self.person.violations
+        self.violations += self.person.violations + self._retries.violations
         self.violations += judge(lived, self._outside())
         if self.violations:
             self.violations += [f"run {one.row.run.id} is {one.row.run.status.value}" for one in lived]
@@ -151,7 +185,12 @@ class _Story:
         statuses = tuple(run.status.value for run in runs if run.id not in self.person.cancelled)
         return self._result(event_hash(lived, self.world), statuses)
 
-    def _stamp(self, sf: Surefoot) -> None:
+    def _stamp(self, sf: Surefoot, process: Process) -> None:
+        if process.name.startswith(CARRIER):
+            # Nobody acts on its answers.
+            return
+        if "unclear" in self.kinds:
+            self._unclear.put(sf.store, process)
         self._distance.put(sf.store)
         refuse_stale_tokens(sf, self.violations)
         self._commits.append(stamp_commits(sf.store, self.world.log))
@@ -166,6 +205,10 @@ class _Story:
             over=self.machine.clock.elapsed,
             one_boot=not self.plan.boots,
             doors_hold=self.plan.door_fails == 0.0,
+            waited=self._unclear.waited,
+            reported=self._reports.acknowledged,
+            limits=self.limits,
+            stops=self.machine.stops,
         )
 
     def _start(self, stage: Stage) -> list[Supervisor]:
@@ -176,9 +219,10 @@ class _Story:
         ]
         finite = [Supervisor(machine, "person", stage.person(self.person.live), finite=True)]
         if self.script.performs:
+            waits = not self.kinds.isdisjoint(("unclear", "limits"))
 
             async def perform(sf: Surefoot, process: Process) -> None:
-                await perform_all(sf, process, self.script)
+                await perform_all(sf, process, self.script, self.limits.put, waits=waits)
 
             finite.append(Supervisor(machine, "script", stage.person(perform), finite=True))
         if self._distance.far:
@@ -188,8 +232,30 @@ class _Story:
 
             finite.append(Supervisor(machine, "chatter", stage.person(chat), finite=True))
         Havoc(self.plan, machine, self.world, workers).begin()
-        self._finite = finite
-        return [*workers, *finite]
+        if self.deploys:
+            # What came later than anybody can wait for is found by who can look for it.
+            machine.after(TROUBLE_SECONDS, partial(_replace, workers))
+        self._finite = [*finite, *self._finite_further(stage)]
+        return [*workers, *self._finite, *self._further(stage)]
+
+    def _finite_further(self, stage: Stage) -> list[Supervisor]:
+        if "retries" not in self.kinds:
+            return []
+        return [Supervisor(self.machine, "retrier", stage.person(self._retries.live), finite=True)]
+
+    def _further(self, stage: Stage) -> list[Supervisor]:
+        """Programs that are there as long as the story lasts."""
+        programs: list[Supervisor] = []
+        if "unclear" in self.kinds:
+            programs.append(self._unclear.begin(stage))
+        if "reports" in self.kinds:
+            self._reports.begin()
+            programs.append(Supervisor(self.machine, "informer", stage.person(self._reports.live)))
+        takes_up = "retries" in self.kinds
+        self.person.waits = lambda: (
+            self._unclear.on_its_way or self._reports.left or (takes_up and bool(self._retries.left))
+        )
+        return programs
 
     def _run(self) -> None:
         try:
@@ -204,6 +270,7 @@ class _Story:
 
     def _read(self, stage: Stage) -> list[Lived] | None:
         self._distance.over = True
+        self._unclear.stop()
         found: list[list[Lived]] = []
 
         async def look(sf: Surefoot, process: Process) -> None:
@@ -217,6 +284,13 @@ class _Story:
 
     def _result(self, hashed: str, statuses: tuple[str, ...]) -> Simulated:
         return Simulated(self.seed, hashed, statuses, tuple(self.violations), self.machine.clock.elapsed)
+
+
+def _replace(workers: Sequence[Supervisor]) -> None:
+    for worker in workers:
+        if worker.process.alive:
+            worker.process.say("is told to stop, for the whole code")
+            worker.process.terminate()
 
 
 def refuse_stale_tokens(sf: Surefoot, violations: list[str]) -> None:

@@ -20,6 +20,7 @@ from surefoot.agent.tools import DECLARED, Tool
 from surefoot.app import Surefoot
 from surefoot.connectors import github_api, github_app
 from surefoot.core.policy import LEASE_SECONDS_DEFAULT
+from surefoot.core.throttle import Throttle
 from surefoot.doors import Doors
 from surefoot.errors import InvalidInput, StoreError
 from surefoot.runtime.questions import MODEL_CHOICES
@@ -47,6 +48,7 @@ class Cast(msgspec.Struct, frozen=True):
     tools: Callable[[], Sequence[Tool]] = tuple
     schedules: Sequence[Schedule] = ()
     lease_seconds: float = LEASE_SECONDS_DEFAULT
+    throttle: Throttle | None = None
 
 
 class _Watched(Surefoot):
@@ -76,6 +78,7 @@ class _Watched(Surefoot):
 class _Options(TypedDict):
     tools: Sequence[Tool]
     schedules: Sequence[Schedule]
+    throttle: Throttle | None
     worker: bool
     doors: Doors
     secret: str
@@ -95,8 +98,8 @@ class Stage:
         self.path = self._folder / "story.db"
         """The file, where the store is one of this stage's own."""
         self.url = f"sqlite:///{self.path}" if store is None else store
-        self.on_open: Callable[[Surefoot], None] = lambda sf: None
-        """Called with each process's surefoot once its store is open, before it works."""
+        self.on_open: Callable[[Surefoot, Process], None] = lambda sf, process: None
+        """Called with each process and its surefoot once its store is open, before it works."""
         self._before: dict[str, str | None] = {}
         self._declared: dict[tuple[str, str], Tool] = {}
 
@@ -121,11 +124,12 @@ class Stage:
         """surefoot in `process`; when the process dies, its lock is free and its transaction rolled back."""
         cast = self.cast
         sf = _Watched(
-            self.on_open,
+            lambda sf: self.on_open(sf, process),
             self.url,
             cast.agents(),
             tools=cast.tools(),
             schedules=cast.schedules,
+            throttle=cast.throttle,
             worker=worker,
             doors=process.doors,
             secret=SECRET,

@@ -47,6 +47,8 @@ class Sent(msgspec.Struct):
     answered: float | None = None
     """When its answer reached the process, if the process lived then."""
     outcome: Outcome | None = None
+    over: float | None = None
+    """When the process stopped waiting for its answer."""
 
 
 class Network:
@@ -192,10 +194,14 @@ class _Transport:
             await asyncio.sleep(0)
         process.check_alive()
         gate.sent_bytes = len(wire.body) + 1
-        reply = send(process, Sent(process.name, wire, checked, entries), trip)
-        hook("http.send", "after")
-        hook("http.reply", "before")
-        outcome = await _in_time(reply, gate)
+        sent = Sent(process.name, wire, checked, entries)
+        reply = send(process, sent, trip)
+        try:
+            hook("http.send", "after")
+            hook("http.reply", "before")
+            outcome = await _in_time(reply, gate)
+        finally:
+            sent.over = process.machine.clock.elapsed
         response = _response(outcome)
         hook("http.reply", "after")
         return response

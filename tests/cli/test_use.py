@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 
@@ -153,7 +154,7 @@ def test_a_module_and_a_variable_are_names_too(cli: Cli) -> None:
     ],
 )
 def test_a_store_that_cannot_be_used(cli: Cli, store: str, code: str, exit_code: int) -> None:
-    with sqlite3.connect(cli.folder / "foreign.db") as foreign:
+    with contextlib.closing(sqlite3.connect(cli.folder / "foreign.db")) as foreign, foreign:
         foreign.execute("CREATE TABLE theirs (x)")
     foreign.close()
     for words in (("runs", "list"), ("actions", "list"), ("doctor",), ("db", "upgrade"), ("prune",)):

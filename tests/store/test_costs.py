@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import sqlite3
@@ -160,7 +161,7 @@ PLANS: Mapping[str, str] = {
 
 async def test_queries_use_their_indexes(bench: SqliteBench) -> None:
     await bench.open()
-    with sqlite3.connect(bench.path) as plain:
+    with contextlib.closing(sqlite3.connect(bench.path)) as plain, plain:
         indexes = {
             row[0] for row in plain.execute("SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL")
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import resource
 import sqlite3
@@ -159,7 +160,7 @@ async def _queue(story: Story) -> None:
 
 
 def _damage(path: str, statement: str) -> None:
-    with sqlite3.connect(path) as plain:
+    with contextlib.closing(sqlite3.connect(path)) as plain, plain:
         assert plain.execute(statement).rowcount != 0
 
 

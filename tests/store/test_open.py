@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from collections.abc import Sequence
@@ -177,13 +178,13 @@ async def test_a_migration_that_fails_changes_nothing(folder: Path) -> None:
     with pytest.raises(StoreUnavailable, match="already exists"):
         await _open_with(path, (*first, wrong))
     await (await _open_with(path, first)).close()
-    with sqlite3.connect(path) as plain:
+    with contextlib.closing(sqlite3.connect(path)) as plain, plain:
         assert plain.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'good'").fetchone() == (0,)
 
 
 async def test_a_fresh_schema_is_what_the_migrations_make(bench: SqliteBench) -> None:
     await bench.open()
-    with sqlite3.connect(bench.path) as plain:
+    with contextlib.closing(sqlite3.connect(bench.path)) as plain, plain:
         made = dict(plain.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall())
         tables = [name for name, sql in made.items() if sql.startswith("CREATE TABLE")]
         for table in tables:
@@ -203,7 +204,7 @@ async def test_events_that_were_written_one_by_one_are_still_read(bench: SqliteB
     await story.begin_step()
     await story.end_step()
     lines = await store.events(TENANT, story.run.id, 0, 10)
-    with sqlite3.connect(bench.path) as plain:
+    with contextlib.closing(sqlite3.connect(bench.path)) as plain, plain:
         plain.execute("DELETE FROM event")
         plain.executemany(
             "INSERT INTO event (tenant_id, run_id, sequence, version, type, step_id, at_mono, format, data, created_at)"
@@ -233,11 +234,11 @@ async def test_what_an_older_schema_held_is_all_there(folder: Path) -> None:
             (11, TENANT, "msg_c", "conv_1", None, None, None, None, "user", "{}", 1.0, 2.0),
         ],
     }
-    with sqlite3.connect(path) as plain:
+    with contextlib.closing(sqlite3.connect(path)) as plain, plain:
         for table, lines in rows.items():
             plain.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(lines[0]))})", lines)
     await (await _open_with(path, migrate.migrations("sqlite"))).close()
-    with sqlite3.connect(path) as plain:
+    with contextlib.closing(sqlite3.connect(path)) as plain, plain:
         for table, lines in rows.items():
             assert plain.execute(f"SELECT * FROM {table} ORDER BY 3").fetchall() == lines
         for again in ("'msg_c', 'conv_2', 5, 'user', NULL", "'msg_d', 'conv_2', 6, 'tool_result', 'call_1'"):
@@ -254,7 +255,7 @@ async def test_what_was_written_before_texts_were_packed_is_read(bench: SqliteBe
     step, text = story.step_id(1), '{"body":"' + "Looks good to me. " * 90 + '"}'
     view = StepView(step, text.encode(), text.encode())
     await story.append(story.created(), payloads=[view])
-    with sqlite3.connect(bench.path) as plain:
+    with contextlib.closing(sqlite3.connect(bench.path)) as plain, plain:
         plain.execute("UPDATE step SET safe_input = ?, safe_output = ?", (text, text))
         plain.execute("UPDATE step SET operation_key = run_id || ':' || id")
         plain.execute("UPDATE step SET rules = ?", (codec.encode_value(RULES),))
@@ -273,14 +274,14 @@ async def test_the_rows_of_steps_pass_into_the_schema_that_packs(folder: Path) -
     path = str(folder / "store.db")
     await (await _open_with(path, migrate.migrations("sqlite")[:10])).close()
     made: dict[str, object] = {}
-    with sqlite3.connect(path) as plain:
+    with contextlib.closing(sqlite3.connect(path)) as plain, plain:
         for _, name, kind, needed, _, _ in plain.execute("PRAGMA table_info(step)").fetchall():
             number = len(made) + 1
             made[name] = None if not needed and number % 5 == 0 else f"{name}" if kind == "TEXT" else number
         places = ", ".join("?" * len(made))
         plain.execute(f"INSERT INTO step ({', '.join(made)}) VALUES ({places})", tuple(made.values()))
     await (await _open_with(path, migrate.migrations("sqlite"))).close()
-    with sqlite3.connect(path) as plain:
+    with contextlib.closing(sqlite3.connect(path)) as plain, plain:
         plain.row_factory = sqlite3.Row
         assert [dict(row) for row in plain.execute("SELECT * FROM step")] == [made]
 
@@ -308,7 +309,7 @@ async def test_settings_that_durability_rests_on(bench: SqliteBench) -> None:
     store = await bench.open()
     value = store._file.value
     assert value("pragma_journal_mode") == "wal"
-    with sqlite3.connect(bench.path) as plain:
+    with contextlib.closing(sqlite3.connect(bench.path)) as plain, plain:
         assert plain.execute("PRAGMA auto_vacuum").fetchone() == (2,)
         assert plain.execute("PRAGMA application_id").fetchone() == (1_937_073_766,)
     connection = store._file._open()

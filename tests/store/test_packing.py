@@ -106,7 +106,7 @@ async def test_small_texts_can_be_read_in_a_shell_and_large_ones_are_blobs(bench
     for number, (text, kind) in enumerate([(b'{"body":"hello"}', "text"), (WORDS, "blob"), (noise(5_000), "text")], 1):
         story = await Story.begin(store, number)
         await _stored(story, text)
-        with sqlite3.connect(bench.path) as plain:
+        with contextlib.closing(sqlite3.connect(bench.path)) as plain, plain:
             kinds = plain.execute(
                 "SELECT typeof(safe_input), typeof(safe_output), typeof(body) FROM step"
                 " JOIN message ON message.run_id = step.run_id WHERE step.id = ?",

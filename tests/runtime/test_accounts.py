@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from surefoot import Absent, Agent, Operation, Receipt, Surefoot, effects, tool
+from surefoot import Absent, Agent, Found, Operation, Receipt, Surefoot, effects, tool
 from surefoot.agent.tools import Tool
 from surefoot.errors import WaitTimeout
 from surefoot.runtime.drive import Driver
 from surefoot.testing.model import FakeModel
-from tests.cases.rig import Sim, story
+from tests.cases.rig import Sim, calls_of, ended, story
 
 
 def clerk(pay: Tool) -> Agent:
@@ -33,16 +33,13 @@ async def test_a_credential_of_another_account_is_asked_about_now_and_then(
         asked += 1
         return accounts[-1]
 
-    async def find(op: Operation) -> Absent:
-        return Absent(coverage="everything")
-
-    @tool(effect=effects.lookup(find, settle=1.0), credential="TOKEN", account=whose)
+    @tool(effect=effects.opaque, credential="TOKEN", account=whose)
     async def pay(op: Operation) -> Receipt:
-        """Pay; the first reply is lost."""
+        """Pay; the first time the target is busy."""
         sent.append(op.attempt)
         if len(sent) == 1:
             accounts.append("bob")
-            raise effects.InDoubt("the connection broke")
+            raise effects.Refused("busy", retry_after=1.0)
         return Receipt(resource_id="p-1")
 
     looks = 0
@@ -199,3 +196,42 @@ async def test_the_longer_an_account_is_not_known_the_more_rarely_it_is_asked_fo
     assert len([at for at in asked if at < 30.0]) > 3, "it is asked again at once"
     assert len([at for at in asked if at >= 3_600.0]) <= 61 and run.version < 150
     assert asked[-1] < 7_200.0 + 61.0
+
+
+@story
+@pytest.mark.parametrize("known", [True, False])
+async def test_absence_is_not_earned_under_another_account(sim: Sim, known: bool) -> None:
+    """The look shows what that one may see. It was believed, and the call made again once the credential was right."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    there: dict[str, list[str]] = {"ann": [], "bob": []}
+    account = "ann"
+
+    async def whose(op: Operation) -> str:
+        if not account:
+            raise OSError("the target is away")
+        return account
+
+    async def find(op: Operation) -> Found | Absent:
+        made = there[account or "bob"]
+        return Found(Receipt(resource_id=made[0])) if made else Absent(coverage=f"everything of {account}")
+
+    @tool(effect=effects.lookup(find, settle=5.0), account=whose, credential="BANK_TOKEN")
+    async def pay(op: Operation) -> Receipt:
+        """Pay; the first reply is lost."""
+        nonlocal account
+        there[account].append(f"p-{op.attempt}")
+        if op.attempt == 1:
+            account = "bob" if known else ""
+            raise effects.InDoubt("the reply is lost")
+        return Receipt(resource_id=f"p-{op.attempt}")
+
+    agent = Agent("clerk", FakeModel([[("pay", {})], "Paid."], by="call"), tools=[pay])
+    async with sim.surefoot(agent) as sf:
+        run_id = (await sf.start(agent, "Pay.")).id
+        await sim.pass_time(60.0)
+        (step,) = calls_of(await sf.snapshot(run_id))
+        assert step.status == "outcome_unknown"
+        assert step.evidence[-1].reason == ("account_changed" if known else "account_unknown")
+        account = "ann"
+        run = await sf.wait(run_id, until=ended, timeout=3_600.0)
+    assert (run.status, there) == ("completed", {"ann": ["p-1"], "bob": []})

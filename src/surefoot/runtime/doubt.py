@@ -117,6 +117,8 @@ async def _look(held: Held, step: Step, tool: RunnableTool, questions: Questions
         answer = await look(held.ctx, held.run.id, step, tool, await held.arguments(step))
         if answer.verdict == "found" and step.status is StepStatus.failed:
             answer = await _without_anothers(held, step, answer)
+        if answer.verdict == "absent" and (why := await held.other_account(step, tool)) is not None:
+            answer = replace(answer, verdict="undetermined", reason=why)
     jitter = held.ctx.doors.entropy.fraction()
 
     def command(d: Draft) -> list[str]:

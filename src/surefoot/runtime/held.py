@@ -299,6 +299,18 @@ class Held:
             self.accounts[name] = clean_text(account)
         return True
 
+    async def other_account(self, step: Step, tool: RunnableTool) -> str | None:
+        """Why the credential shows another place than the step was sent to, as a code; None where it is the same."""
+        if tool.account is None or step.account is None:
+            return None
+        # It may have changed since it was asked last, and be put right at any time.
+        self.accounts.pop(tool.credential or "", None)
+        await self.resolve_account(step, tool)
+        account = self.accounts.get(tool.credential or "")
+        if account == step.account:
+            return None
+        return "account_unknown" if account is None else "account_changed"
+
     def account_pause_s(self, tool: RunnableTool) -> float:
         """Until it is asked again whose the credential is."""
         now, name = self.ctx.doors.clock.now().mono, f"account {tool.credential or ''}"

@@ -9,9 +9,10 @@ import pytest
 
 from surefoot import Agent, Approval, Operation, Receipt, Surefoot, effects, tool
 from surefoot.core.events import StepStarted
+from surefoot.core.state import Run
 from surefoot.errors import CommitUnknown, StoreUnavailable
 from surefoot.snapshot import at_rest
-from surefoot.store.port import Append, StepRow
+from surefoot.store.port import Append, Create, StepRow
 from surefoot.testing.model import FakeModel
 from tests.cases.rig import Sim, calls_of, ended, story
 
@@ -128,3 +129,46 @@ async def test_an_intent_whose_commit_comes_behind_the_worker_s_patience_is_begu
         assert written and written[0].result() is None, "the commit was made all the same"
     assert not run.pending_actions, "a person was asked what had become of a call that was not sent"
     assert (run.status, sent) == ("completed", [2])
+
+
+@story
+async def test_a_run_that_is_made_behind_the_answer_that_it_was_not_is_driven_by_its_maker(
+    sim: Sim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The network held its commit back for longer than anybody waited: it was leased to a process that did not know."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    sent: list[int] = []
+
+    @tool(effect=effects.opaque)
+    async def pay(op: Operation) -> Receipt:
+        """Pay."""
+        sent.append(op.attempt)
+        return Receipt(resource_id="p-1")
+
+    async with sim.surefoot(sim.agent(["-"], pay), worker=False) as sf:
+        create = sf.store.create
+        late: list[asyncio.Task[None]] = []
+
+        async def after_all(wanted: Create) -> None:
+            await sim.pass_time(40.0)
+            await create(wanted)
+
+        async def held_back(wanted: Create) -> Run:
+            if late:
+                return await create(wanted)
+            late.append(asyncio.ensure_future(after_all(wanted)))
+            raise CommitUnknown("no answer")
+
+        async def confirm() -> bool:
+            """As a server is asked."""
+            await sf.store.check_writable()
+            return True
+
+        monkeypatch.setattr(sf.store, "create", held_back)
+        monkeypatch.setattr(sf.store, "confirm", confirm)
+        with pytest.raises(StoreUnavailable, match="did not happen"):
+            await sf.perform(pay.call(), key="p-81")
+        await sim.pass_time(100.0)
+        assert late[0].done() and not await sf.actions(status="waiting"), "a person was asked about what was never sent"
+        assert (await sf.perform(pay.call(), key="p-81")).resource_id == "p-1"
+    assert sent == [2]

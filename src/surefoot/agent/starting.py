@@ -28,6 +28,10 @@ from surefoot.runtime.worker import Worker
 from surefoot.store.port import Claimed, Create
 
 PERFORM = "perform"
+FIRST_TOKEN = 1
+"""Of the lease that a run is born with."""
+ON_ITS_WAY_SECONDS_MAX = 90.0
+"""So long a commit without an answer is looked for: networks give up sending again after about as long."""
 METADATA_BYTES_MAX = 64 * 1024
 """As JSON: every row of a list carries them."""
 PRIORITY_MAX = 100
@@ -35,6 +39,10 @@ PRIORITY_MAX = 100
 
 OWN_KEYS = re.compile(r"retry:|schedule:|perform[0-9]*:|run_[0-9a-z]+:step_")
 """How start keys of surefoot's own begin. They are in one store with those of users, who may not take their places."""
+
+
+class _NotSeen(StoreUnavailable):
+    """A server does not have a run whose commit got no answer. It may come all the same, if a network held it back."""
 
 
 class NewRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,16 +221,16 @@ async def create_driven(
     def first(d: Draft, calls: Sequence[ProposedCall]) -> None:
         loop = loop_for(d.run)
         assert loop is not None, "the agent is known here"
-        drivers.append(worker.driver(d.run, loop, Claimed(d.run.id, 1, until, owner_died=False)))
+        drivers.append(worker.driver(d.run, loop, Claimed(d.run.id, FIRST_TOKEN, until, owner_died=False)))
         worker.unheard.come(d.run.id)
         drivers[0].held.remember(known_calls(calls))
         begun.extend(drivers[0].held.go_on(d))
 
     try:
         born = await create_run(ctx, new, worker.id, first)
-    except (asyncio.CancelledError, CommitUnknown):
+    except (asyncio.CancelledError, CommitUnknown, _NotSeen):
         if drivers:
-            # If the commit happened all the same, nobody else could know that nothing was sent on its intents.
+            # If the commit happens all the same, nobody else could know that nothing was sent on its intents.
             worker.unheard.come(drivers[0].handle.run.id)
             worker.look_after(_take_up(ctx, worker, drivers[0]))
         raise
@@ -239,22 +247,27 @@ async def create_driven(
 
 
 async def _take_up(ctx: Context, worker: Worker, driver: Driver) -> None:
-    """Drive a run whose maker has gone away or does not know, if it was made; what it was to begin with begins then."""
-    run, failures = driver.handle.run, 0
+    """Drive a run whose maker has gone away or does not know, if it was made; what it was to begin with begins then.
+
+    Its commit may still be on its way when the store has no such run; its lease begins with it.
+    """
+    run, failures, clock = driver.handle.run, 0, ctx.doors.clock
+    until = clock.now().mono + ON_ITS_WAY_SECONDS_MAX
     try:
-        while driver.held.lasts:
+        while clock.now().mono < until:
             try:
                 await ctx.store.fence(run.tenant_id, run.id)
-                driver.handle.run = await ctx.store.load(run.tenant_id, run.id)
-            except StoreError:
+                made = await ctx.store.load(run.tenant_id, run.id)
+                ends = await ctx.store.renew(run.tenant_id, {run.id: FIRST_TOKEN}, ctx.lease_s)
+            except (StoreError, NotFound):
                 failures += 1
-                await ctx.doors.clock.sleep(policy.backoff(failures, 0.5, base_s=0.2, max_s=5.0))
-            except NotFound:
-                return
-            else:
-                if run.id not in worker.drivers:
-                    worker.drive(driver)
-                return
+                await clock.sleep(policy.backoff(failures, 0.5, base_s=0.2, max_s=5.0))
+                continue
+            if run.id in ends and run.id not in worker.drivers:
+                driver.handle.run = made
+                driver.held.keep(ends[run.id])
+                worker.drive(driver)
+            return
     finally:
         worker.unheard.came(run.id)
 
@@ -271,7 +284,8 @@ async def _found(ctx: Context, create: Create, unknown: CommitUnknown) -> Run:
         if confirmed and not (create.new_conversation and create.after.parent_step_id is None):
             # It may still wait for its conversation, or for the run that it is to work for.
             raise unknown from None
-        raise StoreUnavailable(f"run {run_id}: the commit did not happen. Nothing was written; try again") from None
+        text = f"run {run_id}: the commit did not happen. Nothing was written; try again"
+        raise (_NotSeen(text) if confirmed else StoreUnavailable(text)) from None
     except StoreError:
         raise unknown from None
 

@@ -39,6 +39,7 @@ from surefoot.core.totals import Spent
 from surefoot.core.values import clean_text, digest
 from surefoot.errors import NotAllowed, Unreadable
 from surefoot.runtime import tracing
+from surefoot.runtime.background import from_inside
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import redact_json
 from surefoot.runtime.loop import RecordModel, known_calls
@@ -186,14 +187,10 @@ class AgentLoop:
 
     async def _answer(self, run: Run, step: Step, model: Model, request: ModelRequest, *, shown: bool) -> object:
         stream: Streaming | None = getattr(model, "stream", None)
-        try:
-            if stream is None or self._texts is None or not shown or not self._texts.wanted(run.id):
-                return await model.complete(request)
-            with self._texts.writing(run.id, step.id, step.attempt) as emit:
-                return await stream(request, emit)
-        except (SystemExit, KeyboardInterrupt) as problem:
-            # One model does not end the worker of all the others.
-            raise RuntimeError(type(problem).__name__) from problem
+        if stream is None or self._texts is None or not shown or not self._texts.wanted(run.id):
+            return await from_inside(lambda: model.complete(request))
+        with self._texts.writing(run.id, step.id, step.attempt) as emit:
+            return await from_inside(lambda: stream(request, emit))
 
     async def _begin(self, run: Run) -> list[NoteMessage]:
         summary, notes = self._history.summary, self._history.notes

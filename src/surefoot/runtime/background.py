@@ -1,8 +1,29 @@
-"""What looks after something beside the work of a process, from `begin` to `stop`."""
+"""What looks after something beside the work of a process, from `begin` to `stop`; and code of users, which may not end
+what it is called by.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def from_inside(function: Callable[[], Awaitable[T]]) -> T:
+    """What a user's function answers. Raises what it raises, and RuntimeError where it would have ended the task or the
+    process of all others: by a `sys.exit`, or by a cancellation of its own, as of a pool that was closed.
+    """
+    try:
+        return await function()
+    except (SystemExit, KeyboardInterrupt) as problem:
+        raise RuntimeError(type(problem).__name__) from problem
+    except asyncio.CancelledError as stopped:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise RuntimeError("it was stopped from inside") from stopped
 
 
 class Background:

@@ -314,8 +314,8 @@ class Driver:
             if task is done:
                 del self._tasks[key]
                 break
-        error = None if done.cancelled() else done.exception()
-        if error is not None:
+        error = RuntimeError("stopped from inside") if done.cancelled() else done.exception()
+        if error is not None and not (done.cancelled() and done.cancelling()):
             # The others go on to their ends under this lease: cut off, a call that nobody can look for is a question.
             self.failure = error
             self.stop()

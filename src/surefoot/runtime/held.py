@@ -17,6 +17,7 @@ from surefoot.core.redact import safe_error
 from surefoot.core.state import Action, EffectClass, Rules, Run, Step, StepStatus, StepType, wake_times
 from surefoot.core.text import clean_text
 from surefoot.errors import LeaseLost, NotAllowed, StoreClosed, StoreError, Unreadable
+from surefoot.runtime.background import from_inside
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import Call
 from surefoot.runtime.handle import Handle
@@ -284,7 +285,8 @@ class Held:
         if tool.account is None or name in self.accounts:
             return True
         try:
-            account: object = await tool.account(self.ctx.operation(self.run.id, step, None))
+            whose, op = tool.account, self.ctx.operation(self.run.id, step, None)
+            account: object = await from_inside(lambda: whose(op))
         except Exception as problem:
             self.ctx.log(f"{step.id}: the account is not known yet ({type(problem).__name__})")
             return False

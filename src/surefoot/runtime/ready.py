@@ -161,6 +161,8 @@ async def read_precondition(ctx: Context, op: Operation, tool: RunnableTool, arg
         call = Call(tool.make_precondition(op, arguments), is_async=True)
         if not await wait_call(ctx.doors, call, PRECONDITION_TIMEOUT_SECONDS):
             raise SurefootError("the precondition did not answer in time", code="precondition_timeout")
+        if call.done.cancelled():
+            raise SurefootError("the precondition was stopped from inside", code="precondition_cancelled")
         # Shown at approval and kept beside it; the same redaction stands on both sides of the comparison.
         read = msgspec.to_builtins(call.done.result(), str_keys=True, enc_hook=_of_a_kind_of_its_own)
         plain, _ = to_json_value(read, bytes_max=sys.maxsize)

@@ -177,16 +177,55 @@ def test_attempts_that_kill_the_worker_count() -> None:
     play = Play()
     step = play.sent("fetch")
     for _ in range(2):
-        assert play.do(lambda d: recover_step(d, step, owner_died=True, start=play.start()))
+        recovered(play, step)
     play.do(lambda d: recover_step(d, step, owner_died=True, start=play.start()))
     assert play.status(step) is StepStatus.failed
+
+
+def recovered(play: Play, step_id: str) -> float:
+    """The worker of a step is gone, and it runs again: how many seconds later."""
+    if play.do(lambda d: recover_step(d, step_id, owner_died=True, start=play.start())):
+        return 0.0
+    left = play.step(step_id).not_before - play.at.mono
+    play.wait(left)
+    play.begin(step_id)
+    return left
+
+
+def test_what_loses_its_worker_again_and_again_begins_after_a_growing_pause_of_its_own() -> None:
+    play = Play()
+    model = play.do(lambda d: start_model_call(d, play.start(), "h"))
+    pauses = [recovered(play, model.id) for _ in range(7)]
+    assert pauses[0] == 0.0, "after one crash work goes on at once"
+    bounds = [2.0**number for number in range(6)]
+    assert all(full / 2 <= pause <= full for pause, full in zip(pauses[1:], bounds, strict=True)), pauses
+
+
+def test_calls_that_lost_one_worker_do_not_begin_together_again() -> None:
+    play = Play()
+    steps = play.calls(call("fetch"), call("fetch"), call("fetch"))
+    for step in steps:
+        play.begin(step)
+        recovered(play, step)
+    assert len({recovered(play, step) for step in steps}) == len(steps)
+
+
+def test_a_call_with_a_key_that_loses_its_worker_again_is_sent_again_after_a_pause() -> None:
+    play = Play()
+    step = play.sent("charge")
+    for pause in (0.0, 1.0):
+        play.do(lambda d: recover_step(d, step, owner_died=True, start=play.start()))
+        look_at = play.step(step).look_at
+        assert look_at is not None and pause / 2 <= look_at - play.at.mono <= pause
+        play.wait(look_at - play.at.mono)
+        play.begin(step)
 
 
 def test_a_run_whose_model_call_killed_each_worker_does_not_blame_the_provider() -> None:
     play = Play()
     model = play.do(lambda d: start_model_call(d, play.start(), "h"))
     for _ in range(7):
-        assert play.do(lambda d: recover_step(d, model.id, owner_died=True, start=play.start()))
+        recovered(play, model.id)
     play.do(lambda d: recover_step(d, model.id, owner_died=True, start=play.start()))
     assert play.run_status is RunStatus.failed and play.full.error_code == "attempts_used_up"
 

@@ -142,14 +142,17 @@ def recover_step(d: Draft, step_id: str, *, owner_died: bool, start: Start | Non
     """A step that says running and whose worker is gone: nobody wrote down an end.
 
     Reads and model calls begin their next attempt in this append where `start` is given; True if one began. Every other
-    class opens a doubt; `owner_died` says whether the attempt is certainly over.
+    class opens a doubt; `owner_died` says whether the attempt is certainly over. Where it was not the first worker of
+    the step that is gone, it goes on after a pause.
     """
     step = d.step(step_id)
     if step.status is not StepStatus.running:
         return False
     code = "worker_died" if owner_died else "lease_over"
+    pause_s = policy.pause_of_lost(step)
     if d.rules(step).effect is not EffectClass.read:
-        d.emit(ev.StepOutcomeUnknown(step.id, step.attempt, code, ended=owner_died, died=owner_died))
+        wait_s = pause_s if d.rules(step).effect is EffectClass.idempotent else 0.0
+        d.emit(ev.StepOutcomeUnknown(step.id, step.attempt, code, ended=owner_died, died=owner_died, look_s=wait_s))
         conclude_known(d, step.id)
         return False
     if d.run.ended or step.counted_attempts >= d.rules(step).attempts_max:
@@ -157,8 +160,8 @@ def recover_step(d: Draft, step_id: str, *, owner_died: bool, start: Start | Non
         _read_used_up(d, step, step.attempt, "attempts_used_up", body)
         return False
     d.emit(ev.AttemptEnded(step.id, step.attempt, AttemptEnd.in_doubt, code))
-    if start is None or start_refusal(d, d.step(step.id), start) is not None:
-        d.emit(ev.StepDeferred(step.id, 0.0, code=code))
+    if start is None or pause_s or start_refusal(d, d.step(step.id), start) is not None:
+        d.emit(ev.StepDeferred(step.id, pause_s, code=code))
         return False
     start_step(d, step.id, start)
     return True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 from msgspec.structs import replace
 
 from surefoot.core.state import Attempt, AttemptEnd, EffectClass, Instant, Rules, Step
@@ -13,6 +15,8 @@ LEASE_MARGIN_FRACTION = 0.1
 KEY_LIFETIME_MARGIN_FRACTION = 0.1
 KEY_LIFETIME_MARGIN_SECONDS_MAX = 3_600.0
 RETRY_SECONDS_MAX = 300.0
+LOST = ("worker_died", "lease_over")
+"""How an attempt ends whose worker is gone."""
 LOOK_SECONDS_MAX = 900.0
 SWEEP_SECONDS = (60.0, 600.0, 86_400.0)
 CLOCK_DRIFT_SECONDS_MAX = 300.0
@@ -74,6 +78,19 @@ def backoff(count: int, jitter: float, *, base_s: float = 1.0, max_s: float = RE
     """Exponential, at least half of the full delay, at most `max_s`."""
     full = min(base_s * 2.0 ** min(count, 20), max_s)
     return full * (0.5 + jitter / 2)
+
+
+def pause_of_lost(step: Step) -> float:
+    """Seconds until a call whose worker is gone goes on: none the first time, then a back-off.
+
+    What kills its workers takes with it the calls that they make besides, and those are counted too. Were all of them
+    begun again at once, one run would use up the attempts of every run beside it; so each waits a time of its own.
+    """
+    lost = sum(1 for a in step.attempts[:-1] if a.code in LOST)
+    if not lost:
+        return 0.0
+    spread = crc32(f"{step.id}:{step.attempt}".encode()) / 2**32
+    return backoff(lost - 1, spread)
 
 
 def look_delay(step: Step, rules: Rules, at: Instant, jitter: float) -> float:

@@ -76,6 +76,27 @@ async def test_a_model_that_does_not_answer_is_left_after_its_time(store_url: st
 
 
 @pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        (Moody("first", ModelRetryable("first: the answer could not be read")), ["the answer could not be read"]),
+        (Moody("first", ValueError("odd")), ["ValueError: odd"]),
+        (Silent(), ["no answer within 0.2 s"]),
+        (Moody("first", LIMITED), []),  # what it waits for stands in the run
+    ],
+)
+async def test_the_log_says_why_an_attempt_failed_that_is_made_again(
+    store_url: str, first: Moody | Silent, said: Sequence[str]
+) -> None:
+    lines: list[str] = []
+    agent = Agent("talker", [first, Moody("second", BAD, 0)], model_timeout=0.2)
+    async with Surefoot(store_url, [agent], worker=True, log=lines.append) as sf:
+        run = await sf.wait((await sf.start(agent, "go")).id, timeout=WAIT_SECONDS)
+    assert run.status == "completed"
+    told = [line for line in lines if f"{run.steps[0].id}: the call of {first.name} failed: " in line]
+    assert len(told) == len(said) and all(text in line for text, line in zip(said, told, strict=True)), lines
+
+
+@pytest.mark.parametrize(
     ("failures", "status", "code", "asked"),
     [
         ([WRONG_KEY, WRONG_KEY], "waiting_for_user", None, [1, 1]),

@@ -49,9 +49,12 @@ class Models:
             return Outcome("in_doubt", code=SUMMARY_STOPPED, again_s=again), False
         if isinstance(error, ModelRetryable):
             if error.status == 429:
+                # Not for the log: it is no fault, and what is waited for stands in the run.
                 return Outcome("refused", code="model_rate_limited", again_s=again), False
+            self._log(step, error)
             return Outcome("in_doubt", code="model_unavailable", again_s=again), False
         if isinstance(error, TimeoutError):
+            self._log(step, error)
             return Outcome("in_doubt", code="model_timeout", again_s=again), False
         self._log(step, error)
         return Outcome("in_doubt", code="model_error", again_s=again), False
@@ -79,5 +82,7 @@ class Models:
         return max(delay, self._not_before.get(place, now) - now)
 
     def _log(self, step: Step, error: Exception) -> None:
-        name = self.of(step).name
-        self._ctx.log(f"{step.id}: the call of {name} failed: {safe_error(error, self._ctx.redactor)}")
+        why = safe_error(error, self._ctx.redactor)
+        if isinstance(error, TimeoutError) and not str(error):
+            why = f"no answer within {step.rules.timeout_s:g} s"
+        self._ctx.log(f"{step.id}: the call of {self.of(step).name} failed: {why}")

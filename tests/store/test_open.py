@@ -139,7 +139,7 @@ async def test_the_file_of_another_program_is_refused(folder: Path) -> None:
         await SqliteStore(path, SystemClock()).open()
     assert Path(path).read_bytes() == before
     (folder / "text.db").write_text("this is no database, and it is long enough to be read as one" * 20)
-    with pytest.raises(Unreadable, match="damaged"):
+    with pytest.raises(Unreadable, match=r"text\.db is no SQLite database\. Give the path of the store; if this is it"):
         await SqliteStore(str(folder / "text.db"), SystemClock()).open()
 
 

@@ -31,7 +31,7 @@ exit codes:
   1  a run that was waited for did not complete; doctor, test: there are findings
   2  wrong use
   3  a run that was waited for waits for a person
-  4  the store cannot be reached
+  4  the store cannot be reached, or the output cannot be written
   5  refused; the JSON has the code
 """
 SETTINGS = """\

@@ -42,7 +42,7 @@ _SETTINGS = (
 )
 _MACOS_SETTINGS = ("pragma_fullfsync", "pragma_checkpoint_fullfsync")
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
-_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT})
 _WAL_HEADER = struct.Struct(">IIIIII")
 _FRAME_HEADER_BYTES = 24
 
@@ -339,6 +339,11 @@ class SqliteFile:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in _BUSY:
             return Busy(str(error))
+        if code == sqlite3.SQLITE_NOTADB:
+            return Unreadable(
+                f"{self.path} is no SQLite database. Give the path of the store; if this is it, it is damaged: stop all "
+                "workers, copy the file aside, and restore it from a backup"
+            )
         if code in _DAMAGED or "Could not decode to UTF-8" in str(error):
             return Unreadable(
                 f"{self.path} is damaged: {error}. Stop all workers, copy the file aside, and run `surefoot doctor`"

@@ -37,7 +37,7 @@ from surefoot.http import system_doors
 from surefoot.runtime.children import cancel_tree
 from surefoot.runtime.context import Context, to_stderr
 from surefoot.runtime.deciding import decide_about, report_about
-from surefoot.runtime.given import check_timeout
+from surefoot.runtime.given import check_lists, check_timeout
 from surefoot.runtime.home import Home
 from surefoot.runtime.loop import Loop, PerformLoop
 from surefoot.runtime.registry import Registry
@@ -83,6 +83,7 @@ class Surefoot(Decisions, Views):
         log: Callable[[str], None] = to_stderr,
     ) -> None:
         check_program(store, tenant, lease_seconds, capacity, throttle, log)
+        check_lists(agents=agents, tools=tools, schedules=schedules)
         self.url = store
         self.tenant = tenant
         self.agents: dict[str, Agent] = {}

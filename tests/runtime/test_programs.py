@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -42,6 +43,8 @@ def _untouched() -> None:
         ({"log": None}, "log is None: give a function"),
         ({"store": None}, "store is a URL such as sqlite:///app.db, not None"),
         ({"agents": ["clerk"]}, r"'clerk' is no agent: give Agent\("),
+        ({"agents": Agent("clerk", "openai:gpt-5")}, r"agents is a list, such as \[reviewer\], not one Agent"),
+        ({"tools": send}, r"tools is a list, such as \[charge\], not one Tool"),
         ({"tools": [_untouched]}, r"is no tool; write @tool\(effect="),
     ],
 )
@@ -64,10 +67,15 @@ def test_a_setting_that_could_not_work_is_refused(given: dict[str, Any], says: s
         ({"model_timeout": 0}, "model_timeout is a positive number of seconds, not 0"),
         ({"model_timeout": math.inf}, "model_timeout is a positive number of seconds"),
         ({"model": None}, r"a model is a name such as .*, not None"),
-        ({"model": " "}, "a model is a name"),
+        ({"model": " "}, "' ' is no model name"),
+        ({"model": "gpt-5"}, "'gpt-5' is no model name; write provider and model with a colon"),
+        ({"model": ["openai:gpt-5", ":gpt-5"]}, "':gpt-5' is no model name"),
+        ({"model": SimpleNamespace(complete=print)}, "a model is a name such as .*, not SimpleNamespace"),
+        ({"model": SimpleNamespace(complete=print, name=5)}, "a model is a name such as .*, not SimpleNamespace"),
         ({"model": ["openai:gpt-5", 5]}, "a model is a name"),
         ({"model": []}, "at least one model"),
-        ({"tools": [_untouched]}, r"agent 'clerk': .* is no tool; write @tool\(effect="),
+        ({"tools": [_untouched]}, r"agent 'clerk': '_untouched' is no tool; write @tool\(effect="),
+        ({"tools": [SimpleNamespace(key="sk-1")]}, "agent 'clerk': an object of type SimpleNamespace is no tool"),
     ],
 )
 def test_an_agent_that_could_not_work_is_refused(given: dict[str, Any], says: str) -> None:

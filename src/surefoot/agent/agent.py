@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 
 from surefoot.agent.as_tool import child_tool
 from surefoot.agent.declaring import plain_text, words
-from surefoot.agent.model import Model, ToolSpec
+from surefoot.agent.model import Model, ToolSpec, model_fault
 from surefoot.agent.output import FINAL_RESULT, Output
 from surefoot.agent.tools import Tool
 from surefoot.core import policy
 from surefoot.core.state import Limits
 from surefoot.core.values import canonical, digest
+from surefoot.runtime.given import called
 
 TURNS_MAX = 100
 HISTORY_TOKENS_MIN = 200
@@ -71,7 +72,7 @@ class Agent:
             raise ValueError(f"{where}: model_timeout is a positive number of seconds, not {model_timeout!r}")
         for one in tools:
             if not isinstance(one, Tool | Agent):
-                raise TypeError(f"{where}: {one!r} is no tool; write @tool(effect=…) above the function")
+                raise TypeError(f"{where}: {called(one)} is no tool; write @tool(effect=…) above the function")
         self.name = plain_text(where, "name", name, 'a text such as "reviewer"')
         self.model = model
         self.instructions = words(where, "instructions", instructions)
@@ -113,10 +114,9 @@ class Agent:
         if not models:
             raise ValueError("an agent has at least one model")
         for one in models:
-            named = one.strip() if isinstance(one, str) else callable(getattr(one, "complete", None))
-            if not named:
-                text = 'a model is a name such as "openai:gpt-5", or an object with `name` and `complete(request)`'
-                raise TypeError(f"{text}, not {one!r}")
+            fault = model_fault(one)
+            if fault is not None:
+                raise TypeError(f"agent {self.name!r}: {fault}")
         self._model = model
         self.models: tuple[str | Model, ...] = models
 

@@ -145,3 +145,16 @@ class Model(Protocol):
         Raises ModelRetryable, ModelNeedsPerson or ModelRefused. A cancelled call raises CancelledError.
         """
         ...
+
+
+def model_fault(one: object) -> str | None:
+    """Why this is nothing that could be called as a model, or None: found out before a run waits for it."""
+    if isinstance(one, str):
+        provider, colon, model = one.partition(":")
+        if provider.strip() and colon and model.strip():
+            return None
+        return f"{one!r} is no model name; write provider and model with a colon, such as 'openai:gpt-5'"
+    if isinstance(getattr(one, "name", None), str) and callable(getattr(one, "complete", None)):
+        return None
+    what = "None" if one is None else type(one).__name__
+    return f"a model is a name such as 'openai:gpt-5', or an object with `name` and `complete(request)`, not {what}"

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from surefoot.agent.model import Model, ModelNeedsPerson, ModelRequest, ModelResponse
+from surefoot.agent.model import Model, ModelNeedsPerson, ModelRequest, ModelResponse, model_fault
 from surefoot.effects import SecretSource
 from surefoot.errors import InvalidInput
 
@@ -26,19 +26,10 @@ def resolve_model(name_or_model: str | Model, secrets: SecretSource) -> Model:
 
     Neither the library nor the key is looked at before the first call. Raises InvalidInput for anything else.
     """
-    if isinstance(name_or_model, str):
-        provider, colon, model = name_or_model.partition(":")
-        if not (provider and colon and model):
-            raise InvalidInput(
-                f"{name_or_model!r} is no model name; write provider and model with a colon, such as 'openai:gpt-5'"
-            )
-        return PydanticAIModel(name_or_model, secrets)
-    if isinstance(getattr(name_or_model, "name", None), str) and callable(getattr(name_or_model, "complete", None)):
-        return name_or_model
-    raise InvalidInput(
-        f"a model is a name such as 'openai:gpt-5', or an object with `name` and `complete(request)`, "
-        f"not {type(name_or_model).__name__}"
-    )
+    fault = model_fault(name_or_model)
+    if fault is not None:
+        raise InvalidInput(fault)
+    return PydanticAIModel(name_or_model, secrets) if isinstance(name_or_model, str) else name_or_model
 
 
 async def close_models(models: dict[str, tuple[Model, ...]], log: Callable[[str], None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from enum import StrEnum
 
 from surefoot.errors import InvalidInput
@@ -30,6 +31,20 @@ def check_status(status: object, statuses: type[StrEnum]) -> None:
     known = [one.value for one in statuses]
     if status is not None and status not in known:
         raise InvalidInput(f"status is one of {', '.join(known)}, not {status!r}")
+
+
+def called(one: object) -> str:
+    """How an error calls what was given: a function by its name, anything else by its type; a repr may hold secrets."""
+    name = getattr(one, "__qualname__", None)
+    return repr(name) if isinstance(name, str) else f"an object of type {type(one).__name__}"
+
+
+def check_lists(**lists: object) -> None:
+    """Raises InvalidInput, naming the argument, where one thing was given in place of a list."""
+    for name, given in lists.items():
+        if not isinstance(given, Iterable):
+            example = "[charge]" if name == "tools" else "[reviewer]" if name == "agents" else "[nightly]"
+            raise InvalidInput(f"{name} is a list, such as {example}, not one {type(given).__name__}")
 
 
 def check_after(after: object) -> None:

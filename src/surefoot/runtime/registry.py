@@ -10,6 +10,7 @@ from surefoot.core.state import EffectClass, Rules, Run, WaitsFor
 from surefoot.core.throttle import Throttle
 from surefoot.effects import Effect, Operation, Receipt
 from surefoot.errors import InvalidInput
+from surefoot.runtime.given import called
 
 ASK_AFTER_SETTLES = 2.0
 """After that many settle times of doubt a person is asked too, while the lookups go on."""
@@ -201,7 +202,7 @@ class Registry(Tools):
     def add(self, tool: RunnableTool) -> None:
         """Know a tool for `perform`. Raises InvalidInput for what is none, and for another function under its name."""
         if not hasattr(tool, "effect"):
-            raise InvalidInput(f"{tool!r} is no tool; write @tool(effect=…) above the function")
+            raise InvalidInput(f"{called(tool)} is no tool; write @tool(effect=…) above the function")
         known = self.tools.get(tool.name)
         if known is tool and tool.name in self._declared:
             return

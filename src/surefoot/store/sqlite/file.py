@@ -341,8 +341,8 @@ class SqliteFile:
             return Busy(str(error))
         if code == sqlite3.SQLITE_NOTADB:
             return Unreadable(
-                f"{self.path} is no SQLite database. Give the path of the store; if this is it, it is damaged: stop all "
-                "workers, copy the file aside, and restore it from a backup"
+                f"{self.path} is no SQLite database. Give the path of the store; if this is it, it is damaged: stop "
+                "all workers, copy the file aside, and restore it from a backup"
             )
         if code in _DAMAGED or "Could not decode to UTF-8" in str(error):
             return Unreadable(

@@ -6,6 +6,7 @@ It is killed now and then. What it has been told stays known: that is what the j
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 from surefoot import Surefoot
 from surefoot.errors import RunEnded, StoreError, SurefootError
@@ -29,6 +30,8 @@ class Person:
         """When the cancel of a run was acknowledged."""
         self.refused = 0
         """Signals that came behind a run's end."""
+        self.waits: Callable[[], bool] = lambda: False
+        """Whether something is still to come that nobody sees in the store."""
         self._day = day
         self._machine = machine
         self._world = world
@@ -43,7 +46,7 @@ class Person:
                 await self._act(sf)
                 for row in await sf.actions(status="waiting"):
                     await self._decide(sf, row)
-                if self._now >= self._day.seconds and await at_rest(sf):
+                if self._now >= self._day.seconds and not self.waits() and await at_rest(sf):
                     return
             except SurefootError as refusal:
                 process.say(f"is told: {refusal.code}")

@@ -19,9 +19,12 @@ from surefoot.core import events as ev
 from surefoot.core.state import WaitsFor
 from surefoot.testing.checker import Commit, Lived, read, stamp_commits
 from surefoot.testing.far import Distance
+from surefoot.testing.further import FURTHER, Beside, Further, draw_further, more_doubt, more_stops
 from surefoot.testing.havoc import Havoc
 from surefoot.testing.judge import Outside, judge
+from surefoot.testing.limits import draw_limits
 from surefoot.testing.machine import Machine, Observer, Process, Stalled, When
+from surefoot.testing.retries import Retries
 from surefoot.testing.simulation import event_hash
 from surefoot.testing.stage import Cast, Stage, Supervisor
 from surefoot.testing.story import world_with_pull
@@ -29,7 +32,8 @@ from tests.day.code import VERSIONS, Code, agents_of_code, draw_code, schedules_
 from tests.day.deployed import Deployed, judge_deploys, seen_of_deploys
 from tests.day.laws import judge_day
 from tests.day.person import Person
-from tests.day.script import Day, agents_of, draw_day
+from tests.day.script import UNLIMITED, Day, agents_of, draw_day
+from tests.sim.deliveries import deliver
 
 SMALL_RUNS = 3
 SMALL_SECONDS = 400.0
@@ -63,14 +67,21 @@ def play_day(
     trace: Callable[[str], None] | None = None,
     store: str | None = None,
     deploys: bool = False,
+    further: Sequence[Further] | None = None,
 ) -> Played:
     """The day of `seed`, which comes to rest `afterwards` seconds behind its end; the same seed gives the same day.
 
     With `deploys` each process has another code until the end of the day; then all that there ever was starts again,
-    which takes two workers at least, and beside them a further one that has not all of it.
+    which takes two workers at least, and beside them a further one that has not all of it. `further` as of `simulate`.
     """
-    day = draw_day(seed, runs=runs, seconds=seconds)
-    story = _Story(seed, day, workers, afterwards, trace, deploys=deploys)
+    kinds = draw_further(seed, further)
+    limits = draw_limits(random.Random(f"{seed}:limits")) if "limits" in kinds else UNLIMITED
+    day = draw_day(seed, runs=runs, seconds=seconds, limits=limits)
+    if "stops" in kinds:
+        day = msgspec.structs.replace(day, trouble=more_stops(day.trouble, random.Random(f"{seed}:stops")))
+    if "reports" in kinds:
+        day = msgspec.structs.replace(day, trouble=more_doubt(day.trouble, random.Random(f"{seed}:doubt")))
+    story = _Story(seed, day, workers, afterwards, trace, kinds, deploys=deploys)
     with _Stage(story, store) as stage:
         return story.play(stage)
 
@@ -83,6 +94,7 @@ class _Story:
         workers: int,
         afterwards: float,
         trace: Callable[[str], None] | None,
+        kinds: frozenset[Further],
         *,
         deploys: bool,
     ) -> None:
@@ -102,6 +114,9 @@ class _Story:
         self._commits: list[list[Commit]] = []
         self._violations: list[str] = []
         self._distance = Distance(seed)
+        texts = [plan.text for plan in day.runs]
+        self._retries = Retries(self.machine, seed, texts, self.person.run_ids, day.seconds)
+        self._beside = Beside(kinds, self.machine, self.world, seed, day.seconds, self._retries, deliver)
 
     def model_dice(self) -> random.Random:
         """Chance of a new process's models."""
@@ -112,10 +127,14 @@ class _Story:
         """What a process that starts now knows."""
         day = self.day
         if not self._deploys:
-            return Cast(lambda: agents_of(day, self.model_dice()), schedules=day.schedules)
+            return Cast(lambda: agents_of(day, self.model_dice()), schedules=day.schedules, throttle=day.limits.tenant)
         code = self.codes[process.name] = self._code(process.name)
         process.say(f"has the code {code}")
-        return Cast(lambda: agents_of_code(day, self.model_dice(), code), schedules=schedules_of_code(day, code))
+        return Cast(
+            lambda: agents_of_code(day, self.model_dice(), code),
+            schedules=schedules_of_code(day, code),
+            throttle=day.limits.tenant,
+        )
 
     def _code(self, process_name: str) -> Code:
         """Another one for each; behind the day's end the workers share all that there ever was, but for the last."""
@@ -134,12 +153,13 @@ class _Story:
         lived: list[Lived] = []
         try:
             programs = self._start(stage)
-            self._run(programs[-1])
+            self._run(next(program for program in programs if program.name == "person"))
             lived = self._read(stage)
         finally:
             self.machine.bury_all()
         self._violations += [f"{p.name} ended by {failure!r}" for p in programs for failure in p.failures]
         self._violations += judge(lived, self._outside())
+        self._violations += self._retries.violations
         self._violations += judge_day(self.day, lived, self.person, moves=self._deploys)
         seen = _seen(lived, self.person)
         if self._deploys:
@@ -151,6 +171,8 @@ class _Story:
         return Played(self.seed, hashed, tuple(self._violations), statuses, seen)
 
     def _opened(self, sf: Surefoot, process: Process) -> None:
+        if not self._beside.opened(sf, process):
+            return
         self._distance.put(sf.store)
         self._commits.append(stamp_commits(sf.store, self.world.log))
 
@@ -166,7 +188,9 @@ class _Story:
         machine.observe = self._killing(machine.observe, person, havoc)
         if self._deploys:
             self._plan_deploys(workers)
-        return [*workers, person]
+        further = self._beside.begin(stage)
+        self.person.waits = lambda: self._beside.left
+        return [*workers, person, *further]
 
     def _plan_deploys(self, workers: Sequence[Supervisor]) -> None:
         """Workers are told to stop now and then, and all of them at the day's end."""
@@ -205,6 +229,7 @@ class _Story:
     def _read(self, stage: Stage) -> list[Lived]:
         found: list[Lived] = []
         self._distance.over = True
+        self._beside.unclear.stop()
 
         async def look(sf: Surefoot, process: Process) -> None:
             found.extend(await read(sf.store, sf.tenant))
@@ -224,6 +249,10 @@ class _Story:
             went_on=self.machine.stopped,
             one_boot=not self.day.trouble.boots,
             over=self.machine.clock.elapsed,
+            waited=self._beside.unclear.waited,
+            reported=self._beside.reports.acknowledged,
+            limits=self.day.limits,
+            stops=self.machine.stops,
             doors_hold=not (self.day.trouble.commit_fails or self.day.trouble.door_fails),
         )
 
@@ -266,13 +295,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=SMALL_RUNS)
     parser.add_argument("--seconds", type=float, default=SMALL_SECONDS)
     parser.add_argument("--deploys", action="store_true", help="each process has another code")
+    parser.add_argument("--with", dest="further", help=f"some of {','.join(FURTHER)}, instead of what is drawn")
     parser.add_argument("--trace", action="store_true", help="print what happens")
     options = parser.parse_args(arguments)
     failed, total = 0, Counter[str]()
     for seed in range(options.seed, options.seed + options.count):
         trace = print if options.trace else None
         size = {"runs": options.runs, "seconds": options.seconds}
-        played = play_day(seed, **size, trace=trace, deploys=options.deploys)
+        named = (options.further or "").split(",")
+        further = None if options.further is None else [kind for kind in FURTHER if kind in named]
+        played = play_day(seed, **size, trace=trace, deploys=options.deploys, further=further)
         total += played.seen
         total.update(played.statuses)
         failed += bool(played.violations)

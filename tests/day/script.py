@@ -15,10 +15,12 @@ from surefoot import Agent, Schedule, ask_person, sleep, wait_for_signal
 from surefoot.agent.tools import Approval, Tool
 from surefoot.connectors.github import create_issue_comment, read_pull_request
 from surefoot.testing.havoc import Plan, draw
+from surefoot.testing.limits import Limits
 from surefoot.testing.model import ScriptedCall
 from surefoot.testing.people import RunPlan, Script, SimulatedModel, Turn
 from surefoot.testing.story import NUMBER, REPO, charge, send_mail
 
+UNLIMITED = Limits({})
 TICK = "Say that you are there."
 TICK_REWORDED = "Say that you are still there."
 AGENTS = ("reviewer", "writer", "helper")
@@ -53,11 +55,13 @@ class Day(msgspec.Struct, frozen=True):
     moved: tuple[Schedule, ...]
     """The same with other due times, for those who have another code."""
     trouble: Plan
+    limits: Limits
+    """Of its tools, and of the tenant."""
     person_dies: float
     """The share of the person's own commits behind which its process dies."""
 
 
-def draw_day(seed: int, *, runs: int, seconds: float) -> Day:
+def draw_day(seed: int, *, runs: int, seconds: float, limits: Limits = UNLIMITED) -> Day:
     """The day of a seed."""
     dice = random.Random(f"{seed}:day")
     made = _Drawing(dice, seconds)
@@ -79,6 +83,7 @@ def draw_day(seed: int, *, runs: int, seconds: float) -> Day:
         schedules=schedules,
         moved=moved,
         trouble=_trouble(dice, seconds),
+        limits=limits,
         person_dies=dice.choice((0.0, 0.1, 0.3)),
     )
 
@@ -186,7 +191,8 @@ def common_tools(day: Day) -> tuple[Tool, ...]:
     """The tools that every agent has."""
     gated = create_issue_comment.using(approval=Approval(expires=max(300.0, day.seconds / 20)))
     note = create_issue_comment.using(name="note")
-    return (read_pull_request, gated, note, charge, send_mail, ask_person, sleep, wait_for_signal)
+    limited = (day.limits.put(tool) for tool in (read_pull_request, gated, note, charge, send_mail))
+    return (*limited, ask_person, sleep, wait_for_signal)
 
 
 def agents_of(day: Day, dice: random.Random) -> list[Agent]:

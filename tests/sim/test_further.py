@@ -6,8 +6,9 @@ import pytest
 
 from surefoot.testing.further import FURTHER, Further
 from surefoot.testing.simulate import main
-from surefoot.testing.simulation import play, simulate
+from surefoot.testing.simulation import play
 from tests.places import Place
+from tests.sim.deliveries import deliver
 from tests.sim.further_plants import FURTHER_PLANTS
 from tests.sim.plants import Plant
 
@@ -17,14 +18,15 @@ SEEDS = 3
 @pytest.mark.parametrize("deploys", [False, True])
 def test_stories_hold_that_have_all_of_it(deploys: bool, place: Place) -> None:
     for seed in range(SEEDS):
-        simulate(seed, further=FURTHER, deploys=deploys, store=place.renewed())
+        result = play(seed, further=FURTHER, deploys=deploys, store=place.renewed(), tell=deliver)
+        assert result.violations == (), f"seed {seed}"
 
 
 def test_a_seed_has_what_was_asked_for_and_is_the_same_story_again(capsys: pytest.CaptureFixture[str]) -> None:
     drawn, plain, unclear = play(2), play(2, further=()), play(2, further=("unclear",))
     assert len({drawn.event_hash, plain.event_hash, unclear.event_hash}) == 3
     assert play(2, further=("unclear",)) == unclear
-    assert main(["--seed", "2", "--with", "unclear", "--trace"]) == 0
+    assert main(["--seed", "3", "--count", "5", "--with", "unclear", "--trace"]) == 0
     told = capsys.readouterr().out
     assert "append is on_its_way" in told and "arrives" in told
 

@@ -8,8 +8,16 @@ from typing import Literal, get_args
 
 import msgspec
 
+from surefoot.app import Surefoot
 from surefoot.testing import faults as f
 from surefoot.testing.havoc import TROUBLE_SECONDS, WRITES, Plan
+from surefoot.testing.limits import Limits, draw_limits
+from surefoot.testing.machine import Machine, Process
+from surefoot.testing.reports import Reports, Tell, report
+from surefoot.testing.retries import Retries
+from surefoot.testing.stage import Stage, Supervisor
+from surefoot.testing.unclear import CARRIER, UnclearStores
+from surefoot.testing.world import World
 
 Further = Literal["unclear", "reports", "retries", "limits", "stops"]
 """Stores whose commits are late or unclear; evidence from outside; runs that are taken up again; limits of tools and of
@@ -60,3 +68,50 @@ def more_doubt(plan: Plan, dice: random.Random) -> Plan:
         if dice.random() < 0.7
     )
     return msgspec.structs.replace(plan, rules=(*plan.rules, *rules))
+
+
+class Beside:
+    """What befalls one story beside what befalls each: its programs, and what its judge has to know of them."""
+
+    def __init__(
+        self,
+        kinds: frozenset[Further],
+        machine: Machine,
+        world: World,
+        seed: int,
+        seconds: float,
+        retries: Retries,
+        tell: Tell = report,
+    ) -> None:
+        self.kinds = kinds
+        self.limits = draw_limits(random.Random(f"{seed}:limits")) if "limits" in kinds else Limits({})
+        self.unclear = UnclearStores(machine, seed, seconds)
+        self.reports = Reports(machine, world, seed, tell)
+        self.retries = retries
+        self._machine = machine
+
+    def opened(self, sf: Surefoot, process: Process) -> bool:
+        """A process's store is open. False: it is one of these programs, on whose answers nobody acts."""
+        if process.name.startswith(CARRIER):
+            return False
+        if "unclear" in self.kinds:
+            self.unclear.put(sf.store, process)
+        return True
+
+    def begin(self, stage: Stage) -> list[Supervisor]:
+        """Start its programs, the finite ones first."""
+        programs: list[Supervisor] = []
+        if "retries" in self.kinds:
+            programs.append(Supervisor(self._machine, "retrier", stage.person(self.retries.live), finite=True))
+        if "unclear" in self.kinds:
+            programs.append(self.unclear.begin(stage))
+        if "reports" in self.kinds:
+            self.reports.begin()
+            programs.append(Supervisor(self._machine, "informer", stage.person(self.reports.live)))
+        return programs
+
+    @property
+    def left(self) -> bool:
+        """Whether something is still to come that nobody sees in the store."""
+        takes_up = "retries" in self.kinds and bool(self.retries.left)
+        return takes_up or self.unclear.on_its_way or self.reports.left

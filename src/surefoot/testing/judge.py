@@ -57,13 +57,14 @@ def judge(runs: Sequence[Lived], outside: Outside) -> list[str]:
     log, commits = as_sent(outside)
     found = checker.judge(log, runs, commits=commits, reading=READING)
     book = Book(log, runs, commits, READING)
-    watched = Watched(outside.sent, outside.died, outside.stops, outside.one_boot)
+    watched = Watched(outside.sent, outside.died, outside.stops, outside.one_boot and not outside.waited)
     texts = [f"{violation.invariant}: {violation.text}" for violation in found]
     texts += [f"I1: {text}" for text in _doubles_are_excused(book, outside)]
     texts += [f"I1: {text}" for text in _duplicates_are_ours(book)]
     texts += [f"I3: {text}" for text in _absent_is_true(book, outside)]
     texts += [f"P2: {text}" for text in _answers_are_kept(book, outside)]
     texts += [f"P2: {text}" for text in _reports_are_kept(book, outside)]
+    texts += [f"P2: {text}" for text in _nobody_is_asked_in_vain(book, outside)]
     texts += [f"L1: {text}" for text in judge_limits(outside.limits, book, watched)]
     texts += [f"I8: run {r.row.run.id} was refused by the model" for r in runs if _refused_history(r)]
     return texts
@@ -181,6 +182,21 @@ def _reports_are_kept(book: Book, outside: Outside) -> Iterator[str]:
             if line.at.mono - MONO_AT_START > told.at and (asks or isinstance(line.event, ev.StepStarted)):
                 kind = "asked about" if asks else "sent"
                 yield f"{told.key} was {kind} (event {line.sequence}) after its effect had been reported"
+
+
+def _nobody_is_asked_in_vain(book: Book, outside: Outside) -> Iterator[str]:
+    """Where every worker lived on, it knows of each call whether it has sent anything of it."""
+    if outside.stops or not outside.one_boot or any("worker" in name for name in outside.died):
+        return
+    for key, owner in book.owners.items():
+        kinds = [line.event.kind for line in owner.events() if isinstance(line.event, ev.ActionRequested)]
+        if ActionKind.resolve in kinds and not any(_carries(sent, key) for sent in outside.sent):
+            yield f"somebody was asked what became of {key}, and nothing of it was ever sent"
+
+
+def _carries(sent: Sent, key: str) -> bool:
+    header, body = sent.wire.headers.get("idempotency-key"), sent.wire.body.decode("utf-8", "replace")
+    return key == encode_key(header) if header is not None else f"agent-operation:{key} " in body
 
 
 def _is_written(owner: Owner, resource_id: str) -> bool:

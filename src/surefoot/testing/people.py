@@ -53,7 +53,7 @@ class RunPlan(msgspec.Struct, frozen=True):
 
 
 class Script(msgspec.Struct, frozen=True):
-    """All runs of a story, and the invoices that a script charges by `perform`."""
+    """All runs of a story, and the keys of what a script charges and mails by `perform`."""
 
     runs: tuple[RunPlan, ...]
     performs: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class Script(msgspec.Struct, frozen=True):
 def draw_script(dice: random.Random, *, model_fails: float) -> Script:
     """One to three runs with one to three turns each."""
     runs = tuple(_draw_run(dice, number) for number in range(dice.choice((1, 1, 2, 2, 3))))
-    performs = ("inv-1",) if dice.random() < 0.2 else ()
+    performs = ("inv-1", "mail-1")[: dice.choice((1, 2))] if dice.random() < 0.2 else ()
     return Script(runs, performs, model_fails)
 
 
@@ -284,15 +284,18 @@ async def at_rest(sf: Surefoot) -> bool:
 async def perform_all(
     sf: Surefoot, process: Process, script: Script, limited: Callable[[Tool], Tool], *, waits: bool
 ) -> None:
-    """A script without an agent: it performs each invoice under its key until it has an answer.
+    """A script without an agent: it performs each call under its key until it has an answer.
 
     With `waits` it is known to take longer than anybody waits: a store is late, or a limit is in the way.
     """
-    tool = limited(charge)
-    for invoice in script.performs:
+    tools = limited(charge), limited(send_mail)
+    for key in script.performs:
+        call = tools[0].call(invoice=key, amount_cents=900)
+        if key.startswith("mail"):
+            call = tools[1].call(to="ann@example.org", text=f"About {key}")
         while True:
             try:
-                await sf.perform(tool.call(invoice=invoice, amount_cents=900), key=invoice)
+                await sf.perform(call, key=key)
                 break
             except WaitTimeout as late:
                 if not waits:
@@ -301,6 +304,10 @@ async def perform_all(
             except PerformFailed as failed:
                 process.say(f"is told: {failed.code}")
                 break
-            except (OutcomeUnknown, ApprovalPending, StoreError, OSError) as open_question:
+            except OutcomeUnknown as unknown:
+                process.say(f"is told: {unknown}")
+                if "given up" in str(unknown):
+                    break
+            except (ApprovalPending, StoreError, OSError) as open_question:
                 process.say(f"is told: {open_question!r}")
             await process.doors.clock.sleep(POLL_SECONDS)

@@ -48,11 +48,11 @@ Tell = Callable[[Surefoot, Told], Awaitable[bool]]
 class Reports:
     """What is reported in a story, and what of it was acknowledged."""
 
-    def __init__(self, machine: Machine, world: World, seed: int, tell: Tell | None = None) -> None:
+    def __init__(self, machine: Machine, world: World, seed: int, tell: Tell) -> None:
         self.acknowledged: list[Acknowledged] = []
         self._machine = machine
         self._world = world
-        self._tell = tell or report
+        self._tell = tell
         self._dice = random.Random(f"{seed}:reports")
         self._due: list[Told] = []
         self._later = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -10,7 +11,7 @@ from surefoot.app import Surefoot
 from surefoot.errors import StoreError, SurefootError
 from surefoot.snapshot import RunSnapshot
 from surefoot.testing.machine import Machine, Process
-from surefoot.testing.people import Person, Script
+from surefoot.testing.people import Script
 
 POLL_SECONDS = 1.0
 MOMENTS_MAX = 7
@@ -21,14 +22,18 @@ CANCELLED_SHARE = 0.6
 class Retries:
     """One for the story. `seconds` is how long it goes on."""
 
-    def __init__(self, machine: Machine, seed: int, script: Script, person: Person, seconds: float) -> None:
+    def __init__(
+        self, machine: Machine, seed: int, texts: Sequence[str], run_ids: Mapping[str, str], seconds: float
+    ) -> None:
         self.violations: list[str] = []
+        self.cancelled: set[str] = set()
+        """Runs that it has cancelled, or may have."""
         self._machine = machine
-        self._person = person
+        self._run_ids = run_ids
         dice = random.Random(f"{seed}:retries")
         self.left = sorted(
-            (dice.uniform(0.0, seconds) ** 2 / seconds, run.text, dice.random())
-            for run in script.runs
+            (dice.uniform(0.0, seconds) ** 2 / seconds, text, dice.random())
+            for text in texts
             for _ in range(dice.randint(2, MOMENTS_MAX))
         )
         """Moments at which something is still to be done: when, to which run, and what."""
@@ -41,7 +46,7 @@ class Retries:
         """Until every moment has passed. What gets no answer is asked again."""
         while self.left:
             at, text, chance = self.left[0]
-            if self._machine.clock.elapsed >= at and text in self._person.run_ids:
+            if self._machine.clock.elapsed >= at and text in self._run_ids:
                 try:
                     await self._act(sf, process, text, chance)
                 except (StoreError, OSError) as problem:
@@ -54,11 +59,11 @@ class Retries:
             await process.doors.clock.sleep(POLL_SECONDS)
 
     async def _act(self, sf: Surefoot, process: Process, text: str, chance: float) -> None:
-        chain = self._chains.setdefault(text, [self._person.run_ids[text]])
+        chain = self._chains.setdefault(text, [self._run_ids[text]])
         if chance < 0.25:
             process.say(f"cancels {chain[-1]}")
             # Also where the answer is lost.
-            self._person.cancelled.add(chain[-1])
+            self.cancelled.add(chain[-1])
             await sf.cancel(chain[-1], by="bob")
         elif chance < 0.35:
             key = f"again {len(chain)} {text}"

@@ -17,17 +17,16 @@ from surefoot.app import Surefoot
 from surefoot.store.port import Append
 from surefoot.testing.checker import Commit, Lived, read, stamp_commits
 from surefoot.testing.far import Distance, chatter
-from surefoot.testing.further import Further, draw_further, more_doubt, more_stops
+from surefoot.testing.further import Beside, Further, draw_further, more_doubt, more_stops
 from surefoot.testing.havoc import TROUBLE_SECONDS, Havoc, Plan, draw
 from surefoot.testing.judge import Outside, judge
-from surefoot.testing.limits import Limits, draw_limits, more_runs
+from surefoot.testing.limits import more_runs
 from surefoot.testing.machine import Machine, Process, Stalled
 from surefoot.testing.people import Person, Script, draw_script, perform_all, simulated_agents
-from surefoot.testing.reports import Reports
+from surefoot.testing.reports import Tell, report
 from surefoot.testing.retries import Retries, more_cancelled
 from surefoot.testing.stage import Cast, Stage, Supervisor
 from surefoot.testing.story import world_with_pull
-from surefoot.testing.unclear import CARRIER, UnclearStores
 from surefoot.testing.wire import encode_entries
 from surefoot.testing.world import World
 
@@ -97,8 +96,9 @@ def play(
     store: str | None = None,
     deploys: bool = False,
     further: Sequence[Further] | None = None,
+    tell: Tell = report,
 ) -> Simulated:
-    """The same, with the violations in the answer."""
+    """The same, with the violations in the answer. `tell` is how somebody outside says what a call made."""
     kinds = draw_further(seed, further)
     plan = draw(random.Random(f"{seed}:plan"))
     script = draw_script(random.Random(f"{seed}:script"), model_fails=plan.model_fails)
@@ -110,13 +110,13 @@ def play(
         script = more_runs(script, random.Random(f"{seed}:more"))
     if "retries" in kinds:
         script = more_cancelled(script, random.Random(f"{seed}:cancels"))
-    story = _Story(seed, plan, script, workers, trace, kinds)
+    story = _Story(seed, plan, script, workers, trace, kinds, tell)
     story.deploys = deploys
 
     def agents() -> list[Agent]:
-        return simulated_agents(script, story.model_dice(), story.code_dice(), story.limits.put)
+        return simulated_agents(script, story.model_dice(), story.code_dice(), story.beside.limits.put)
 
-    with Stage(Cast(agents, throttle=story.limits.tenant), store) as stage:
+    with Stage(Cast(agents, throttle=story.beside.limits.tenant), store) as stage:
         return story.play(stage)
 
 
@@ -129,6 +129,7 @@ class _Story:
         workers: int,
         trace: Callable[[str], None] | None,
         kinds: frozenset[Further],
+        tell: Tell,
     ) -> None:
         self.seed = seed
         self.kinds = kinds
@@ -146,10 +147,9 @@ class _Story:
         self._codes = 0
         self._commits: list[list[Commit]] = []
         self._distance = Distance(seed)
-        self.limits = draw_limits(random.Random(f"{seed}:limits")) if "limits" in kinds else Limits({})
-        self._unclear = UnclearStores(self.machine, seed, TROUBLE_SECONDS if "unclear" in kinds else 0.0)
-        self._reports = Reports(self.machine, self.world, seed)
-        self._retries = Retries(self.machine, seed, script, self.person, TROUBLE_SECONDS)
+        texts = [run.text for run in script.runs]
+        self._retries = Retries(self.machine, seed, texts, self.person.run_ids, TROUBLE_SECONDS)
+        self.beside = Beside(kinds, self.machine, self.world, seed, TROUBLE_SECONDS, self._retries, tell)
 
     def model_dice(self) -> random.Random:
         """Chance of a new process's model."""
@@ -164,7 +164,7 @@ class _Story:
 
     def play(self, stage: Stage) -> Simulated:
         machine, plan = self.machine, self.plan
-        machine.say(f"seed {self.seed}: {sorted(self.kinds)} {plan}\n{self.script}\n{self.limits}")
+        machine.say(f"seed {self.seed}: {sorted(self.kinds)} {plan}\n{self.script}\n{self.beside.limits}")
         stage.on_open = self._stamp
         lived: list[Lived] | None = None
         try:
@@ -182,15 +182,14 @@ class _Story:
         if self.violations:
             self.violations += [f"run {one.row.run.id} is {one.row.run.status.value}" for one in lived]
         runs = [one.row.run for one in lived]
-        statuses = tuple(run.status.value for run in runs if run.id not in self.person.cancelled)
+        statuses = tuple(
+            run.status.value for run in runs if run.id not in self.person.cancelled | self._retries.cancelled
+        )
         return self._result(event_hash(lived, self.world), statuses)
 
     def _stamp(self, sf: Surefoot, process: Process) -> None:
-        if process.name.startswith(CARRIER):
-            # Nobody acts on its answers.
+        if not self.beside.opened(sf, process):
             return
-        if "unclear" in self.kinds:
-            self._unclear.put(sf.store, process)
         self._distance.put(sf.store)
         refuse_stale_tokens(sf, self.violations)
         self._commits.append(stamp_commits(sf.store, self.world.log))
@@ -205,9 +204,9 @@ class _Story:
             over=self.machine.clock.elapsed,
             one_boot=not self.plan.boots,
             doors_hold=self.plan.door_fails == 0.0,
-            waited=self._unclear.waited,
-            reported=self._reports.acknowledged,
-            limits=self.limits,
+            waited=self.beside.unclear.waited,
+            reported=self.beside.reports.acknowledged,
+            limits=self.beside.limits,
             stops=self.machine.stops,
         )
 
@@ -222,7 +221,7 @@ class _Story:
             waits = not self.kinds.isdisjoint(("unclear", "limits"))
 
             async def perform(sf: Surefoot, process: Process) -> None:
-                await perform_all(sf, process, self.script, self.limits.put, waits=waits)
+                await perform_all(sf, process, self.script, self.beside.limits.put, waits=waits)
 
             finite.append(Supervisor(machine, "script", stage.person(perform), finite=True))
         if self._distance.far:
@@ -235,27 +234,10 @@ class _Story:
         if self.deploys:
             # What came later than anybody can wait for is found by who can look for it.
             machine.after(TROUBLE_SECONDS, partial(_replace, workers))
-        self._finite = [*finite, *self._finite_further(stage)]
-        return [*workers, *self._finite, *self._further(stage)]
-
-    def _finite_further(self, stage: Stage) -> list[Supervisor]:
-        if "retries" not in self.kinds:
-            return []
-        return [Supervisor(self.machine, "retrier", stage.person(self._retries.live), finite=True)]
-
-    def _further(self, stage: Stage) -> list[Supervisor]:
-        """Programs that are there as long as the story lasts."""
-        programs: list[Supervisor] = []
-        if "unclear" in self.kinds:
-            programs.append(self._unclear.begin(stage))
-        if "reports" in self.kinds:
-            self._reports.begin()
-            programs.append(Supervisor(self.machine, "informer", stage.person(self._reports.live)))
-        takes_up = "retries" in self.kinds
-        self.person.waits = lambda: (
-            self._unclear.on_its_way or self._reports.left or (takes_up and bool(self._retries.left))
-        )
-        return programs
+        further = self.beside.begin(stage)
+        self.person.waits = lambda: self.beside.left
+        self._finite = [*finite, *(program for program in further if program.finite)]
+        return [*workers, *finite, *further]
 
     def _run(self) -> None:
         try:
@@ -270,7 +252,7 @@ class _Story:
 
     def _read(self, stage: Stage) -> list[Lived] | None:
         self._distance.over = True
-        self._unclear.stop()
+        self.beside.unclear.stop()
         found: list[list[Lived]] = []
 
         async def look(sf: Surefoot, process: Process) -> None:

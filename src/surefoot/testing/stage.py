@@ -184,7 +184,7 @@ class Supervisor:
         self.failures: list[BaseException] = []
         """What ended the program that nobody killed, other than its store."""
         self._main = main
-        self._finite = finite
+        self.finite = finite
         self._count = 0
         self.process = self._begin()
 
@@ -201,7 +201,7 @@ class Supervisor:
             self.failures.append(failure)
         self.failures += [error for error in process.loop.errors if isinstance(error, Exception)]
         process.say(f"is gone{'' if failure is None else f' ({failure!r})'}")
-        self.finished = self._finite and process.ended and failure is None
+        self.finished = self.finite and process.ended and failure is None
         if not (self.finished or machine.closing):
             machine.after(self.restart_seconds, lambda: (self._begin(), None)[1])
 

@@ -11,6 +11,7 @@ from surefoot.agent.model import ToolResultMessage
 from surefoot.agent.tools import Tool
 from surefoot.core.decide import ask_approval, cancel_run
 from surefoot.core.draft import Draft
+from surefoot.core.events import StepDeferred
 from surefoot.core.payloads import Ask
 from surefoot.core.state import Run
 from surefoot.errors import InvalidInput, NotFound, RunEnded, StoreUnavailable, Unreadable, WaitTimeout
@@ -18,6 +19,7 @@ from surefoot.runtime import children
 from surefoot.runtime.context import Context
 from surefoot.runtime.deciding import handle_of
 from surefoot.snapshot import RunSnapshot
+from surefoot.store.port import Append
 from surefoot.testing import faults as f
 from surefoot.testing.machine import Process, When, unobserved
 from surefoot.testing.model import FakeModel, ScriptedCall, Step
@@ -167,6 +169,34 @@ async def test_a_question_of_an_older_version_about_a_call_at_work_ends_and_the_
         await handle.decide(lambda d: ask_approval(d, asked.steps[1].id, ask))
         async with sim.surefoot(agent) as sf:
             last = await sf.wait(run.id, until=ended, timeout=3 * WAIT_SECONDS)
+    assert last.status == "completed" and results(agent) == ["a poem"]
+
+
+@story
+async def test_a_call_whose_run_has_begun_is_not_asked_about_though_that_was_not_written_down(
+    sim: Sim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its worker was cut off until the approval was over: asked again and not answered, the call would end beside it."""
+    writer = named(sim, "writer", [[("sleep", {"seconds": 1_200})], "a poem"], sleep)
+    gated = writer.as_tool().using(approval=Approval(expires=600.0))
+    agent = named(sim, "boss", [[CALL], "thank you"], gated)
+    async with sim.surefoot(agent) as sf:
+        append = sf.store.append
+
+        async def cut_off(what: Append) -> None:
+            if any(isinstance(event, StepDeferred) and event.code == "waits_for_run" for event in what.events):
+                raise StoreUnavailable("the store is away")
+            await append(what)
+
+        monkeypatch.setattr(sf.store, "append", cut_off)
+        run = await sf.start("boss", "go")
+        asked = await sf.wait(run.id, timeout=WAIT_SECONDS)
+        await sf.approve(asked.pending_actions[0].id, by="ann")
+        await sf.wait(run.id, until=lambda s: s.steps[1].child_run_id is not None, timeout=WAIT_SECONDS)
+        await sim.pass_time(1_000.0)
+        assert (await sf.snapshot(run.id)).pending_actions == []
+    async with sim.surefoot(agent) as sf:
+        last = await sf.wait(run.id, until=ended, timeout=3 * WAIT_SECONDS)
     assert last.status == "completed" and results(agent) == ["a poem"]
 
 

@@ -122,7 +122,7 @@ async def _asked_again(held: Held, step: Step, tool: RunnableTool) -> bool:
         why = " ".join(filter(None, ("The approval of this call is over.", why)))
     elif why is None and step.action_id is not None:
         why = await _changed(held, step, tool, shown)
-    if why is None:
+    if why is None or await _has_begun(held, step):
         return False
     shown.update(meant_now(step, tool, await held.arguments(step)))
     if tool.precondition is not None and "precondition" not in shown:
@@ -136,6 +136,13 @@ async def _asked_again(held: Held, step: Step, tool: RunnableTool) -> bool:
 
     await held.decide(command, step_id=step.id)
     return True
+
+
+async def _has_begun(held: Held, step: Step) -> bool:
+    """Whether a run works on the call already, though its worker was cut off before it wrote that down."""
+    if step.rules.waits_for is not WaitsFor.run:
+        return False
+    return await held.ctx.store.run_of_key(held.ctx.tenant_id, step.operation_key) is not None
 
 
 async def _changed(held: Held, step: Step, tool: RunnableTool, shown: dict[str, object]) -> str | None:

@@ -176,7 +176,7 @@ async def test_a_question_of_an_older_version_about_a_call_at_work_ends_and_the_
 async def test_a_call_whose_run_has_begun_is_not_asked_about_though_that_was_not_written_down(
     sim: Sim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its worker was cut off until the approval was over: asked again and not answered, the call would end beside it."""
+    """Its worker was cut off until the approval was over: asked again and not answered, the call would end beside."""
     writer = named(sim, "writer", [[("sleep", {"seconds": 1_200})], "a poem"], sleep)
     gated = writer.as_tool().using(approval=Approval(expires=600.0))
     agent = named(sim, "boss", [[CALL], "thank you"], gated)

@@ -174,8 +174,8 @@ def event_text(
     texts: Mapping[str, Mapping[str, str]] | None = None,
 ) -> str | None:
     """An event as a line for people, or None where it is of no interest. `tool` is None for a model call."""
-    if kind not in EVENTS:
-        return None
+    if kind not in EVENTS or (kind == "step_deferred" and data.get("delay_s") == 0):
+        return None  # what waits for no time goes on in the next line
     subject = "model" if tool is None else "tool"
     name = text_of("model_call", language) if tool is None else tool
     facts = _Facts({k: v for k, v in data.items() if v is not None}, tool=name)
@@ -189,4 +189,5 @@ def event_text(
     facts["resource_ids"] = ", ".join(map(str, resources)) if isinstance(resources, Sequence) else ""
     facts["reason"] = f"({data['reason']})" if data.get("reason") else ""
     template = EVENTS[kind]
-    return template.get(language, template["en"]).format_map(facts).replace("  ", " ").rstrip()
+    text = template.get(language, template["en"]).format_map(facts)
+    return text.replace(" ()", "").replace("（）", "").replace("  ", " ").rstrip()

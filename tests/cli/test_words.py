@@ -68,6 +68,15 @@ def test_a_tools_own_texts_stand_first() -> None:
     assert line == "Ringing (attempt 2)"
 
 
+def test_a_wait_of_no_time_is_no_line_and_one_without_a_code_has_no_brackets() -> None:
+    assert event_text("step_deferred", {"delay_s": 0.0, "code": "run_ended"}, "en", tool="poet") is None
+    assert event_text("step_deferred", {"delay_s": 3.0}, "en", tool="sleep") == "sleep: waits for 3.0 s"
+    assert event_text("step_deferred", {"delay_s": 3.0, "code": ""}, "zh-CN", tool="sleep") == "sleep：等待 3.0 秒"
+    assert (
+        event_text("step_deferred", {"delay_s": 3.0, "code": "x"}, "zh-CN", tool="sleep") == "sleep：等待 3.0 秒（x）"
+    )
+
+
 @pytest.mark.parametrize(
     ("accept", "language"), [(None, "en"), ("zh-CN,en;q=0.5", "zh-CN"), ("zh_TW.UTF-8", "zh-CN"), ("fr", "en")]
 )

@@ -263,7 +263,7 @@ export function stateText(code) {
 /** An event as a line for people, or null where it is of no interest: what `event_text` of vocabulary.py says. */
 export function eventText(event, step) {
   const template = vocabulary.events[event.type];
-  if (template === undefined) return null;
+  if (template === undefined || (event.type === "step_deferred" && event.data.delay_s === 0)) return null;
   const tool = step?.tool_name ?? null;
   const subject = tool === null ? "model" : "tool";
   const name = tool ?? vocabulary.texts.model_call ?? "";
@@ -279,5 +279,5 @@ export function eventText(event, step) {
     resource_ids: (data.resource_ids ?? []).join(", "),
     reason: data.reason ? `(${data.reason})` : "",
   });
-  return said.replaceAll("  ", " ").trimEnd();
+  return said.replaceAll(" ()", "").replaceAll("（）", "").replaceAll("  ", " ").trimEnd();
 }

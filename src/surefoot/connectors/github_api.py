@@ -81,8 +81,7 @@ class GitHub:
 
     async def __aenter__(self) -> Self:
         if self._app is not None:
-            self._kept_token = github_app.has_token(self._op, self._api_url, self._app)
-            self._token = await github_app.installation_token(self._op, self._api_url, self._app)
+            self._token, self._kept_token = await github_app.installation_token(self._op, self._api_url, self._app)
         headers = {**_HEADERS, "Authorization": f"Bearer {self._token}"}
         self.http = client(self._op, base_url=self._api_url, headers=headers)
         await self.http.__aenter__()

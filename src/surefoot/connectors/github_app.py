@@ -74,20 +74,16 @@ def configured_app(op: Operation) -> App | None:
     return App(app_id, installation, key)
 
 
-async def installation_token(op: Operation, api_url: str, app: App) -> str:
-    """A token that is good for 5 minutes at least. Raises Refused or NotSent, as before an effect."""
-    token = _tokens.get((api_url, app.name))
-    if token is None or not has_token(op, api_url, app):
-        token = await _issue(op, api_url, app, op._door.clock.now().wall)
-        _tokens[api_url, app.name] = token
+async def installation_token(op: Operation, api_url: str, app: App) -> tuple[str, bool]:
+    """A token that is good for 5 minutes at least, and whether it was kept from an earlier call: then it may have been
+    revoked meanwhile. Raises Refused or NotSent, as before an effect.
+    """
+    token, now = _tokens.get((api_url, app.name)), op._door.clock.now().wall
+    kept = token is not None and token.until - now >= TOKEN_SECONDS_LEFT_MIN
+    if token is None or not kept:
+        token = _tokens[api_url, app.name] = await _issue(op, api_url, app, now)
     op.know_secret("GITHUB_APP_TOKEN", token.value)
-    return token.value
-
-
-def has_token(op: Operation, api_url: str, app: App) -> bool:
-    """Whether a token is kept that is good for a while."""
-    token = _tokens.get((api_url, app.name))
-    return token is not None and token.until - op._door.clock.now().wall >= TOKEN_SECONDS_LEFT_MIN
+    return token.value, kept
 
 
 async def app_slug(op: Operation, api_url: str, app: App) -> str:

@@ -5,7 +5,7 @@ Ends of attempts are in attempts.py, doubt (lookups, resending, evidence) in rec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -107,6 +107,17 @@ def add_message(d: Draft, message_id: str, role: str, body: bytes) -> None:
         d.emit(ev.MessageQueued(message_id, role))
     else:
         d.emit(ev.MessageAppended(message_id, role, d.run.next_position))
+
+
+def take_notes(d: Draft, message_ids: Iterable[str]) -> None:
+    """Notes that an earlier run of the conversation has left queued: placed or queued as those of this run."""
+    for message_id in message_ids:
+        if d.run.ended or message_id in d.run.queued:
+            continue
+        if d.run.batch_open or d.run.queued:
+            d.emit(ev.MessageQueued(message_id, "note"))
+        else:
+            d.emit(ev.MessageAppended(message_id, "note", d.run.next_position))
 
 
 def complete_run(d: Draft, result: bytes | None) -> None:

@@ -49,7 +49,9 @@ def _about(step: Step, body: bytes) -> bytes:
 
 
 def note(d: Draft, body: bytes) -> None:
-    """A note to the model at the conversation's next legal place; one of a terminal run waits for the next run."""
+    """A note to the model at the conversation's next legal place; one of a terminal run is for the run that is under
+    way by now (`take_notes`), or comes next.
+    """
     if not d.run.talks:
         return
     message = NOTE_PREFIX + d.message_id().removeprefix("msg_")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from surefoot.core.decide import take_notes
 from surefoot.core.draft import Draft
+from surefoot.core.events import MessageQueued
 from surefoot.core.evolve import forget_closed
 from surefoot.core.state import Rules, Run
 from surefoot.errors import (
@@ -18,10 +21,13 @@ from surefoot.errors import (
     RunEnded,
     StoreError,
     StoreUnavailable,
+    SurefootError,
 )
 from surefoot.store.port import Append, Store
 
 T = TypeVar("T")
+HANDOVERS_MAX = 10
+"""Of notes to one run that somebody else writes to."""
 CONFLICTS_MAX = 1_000
 """Re-decisions of one command; more means a bug, not contention."""
 
@@ -107,8 +113,32 @@ class Handle:
                     self.cut_off = True
                     raise
                 else:
+                    if draft.before.ended:
+                        await self._hand_over(draft)
                     return result
             raise Conflict(f"run {self.run.id}: {CONFLICTS_MAX} conflicts in a row; look at what keeps writing to it")
+
+    async def _hand_over(self, draft: Draft) -> None:
+        """A note of a run that has ended is for the run that is under way in its conversation by now. Where that cannot
+        be done at once, it waits for the next one.
+        """
+        if not any(isinstance(event, MessageQueued) for event in draft.events):
+            return
+        run, store = self.run, self.store
+        with contextlib.suppress(SurefootError):
+            _, under_way = await store.conversation(run.tenant_id, run.conversation_id)
+            for _ in range(HANDOVERS_MAX if under_way is not None else 0):
+                queued = [
+                    row.id for row in await store.queued(run.tenant_id, run.conversation_id) if row.role == "note"
+                ]
+                other = Draft(await store.load(run.tenant_id, under_way or ""), store.now())
+                take_notes(other, queued)
+                if not other.events:
+                    return
+                with contextlib.suppress(Conflict):
+                    after = other.finish()
+                    events, payloads = tuple(other.events), tuple(other.payloads)
+                    return await store.append(Append(other.before, after, events, other.at, payloads))
 
     async def tell(self, command: Callable[[Draft], T], *, step_id: str | None = None) -> T:
         """`decide` for somebody outside, who relies on the answer: what it says is there to stay.

@@ -202,7 +202,8 @@ class _Builder:
         elif position is not None:
             placed = (position, run.id, step_id, call_id, wall, run.tenant_id, event.message_id, run.conversation_id)
             self.written.places.append(placed)
-        else:
+        elif event.role != "note":
+            # A note without one was left queued by an earlier run, and waits for its place with this one now.
             raise InvalidInput(f"message {event.message_id} is queued without its body: append both together")
 
     def events(self, events: Sequence[ev.AnyEvent]) -> None:

@@ -237,6 +237,13 @@ def test_effects_are_found_by_operation_key_and_not_by_a_longer_key() -> None:
     assert [effect.kind for effect in world.effects("run_1:step_5")] == ["charge"]
 
 
+def test_effects_are_found_by_a_business_key_that_a_marker_writes_otherwise() -> None:
+    world = make_world()
+    post(world, "a\n<!-- agent-operation:mail:inv%2D81 k=3f9a01c2 mac=x -->")
+    assert [effect.text[0] for effect in world.effects("mail:inv-81")] == ["a"]
+    assert world.effects("mail:inv-8") == []
+
+
 def test_a_charge_is_made_once_for_a_key_while_the_key_lives() -> None:
     world = make_world()
     key = {"idempotency-key": "k"}

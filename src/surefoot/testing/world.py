@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
+from surefoot.core.marker import encode_key
 from surefoot.testing import faults as f
 from surefoot.testing.github_call import Call, View, fail
 from surefoot.testing.github_hub import Hub, Made
@@ -124,7 +125,9 @@ class World(Hub):
 
     def effects(self, marker_key: str) -> list[Applied]:
         """What requests made that carry this operation key, in a marker or as Idempotency-Key; deleted ones too."""
-        marker = re.compile(rf"agent-operation:{re.escape(marker_key)}(?![\w:.%-])")
+        # A business key may have what a marker writes in another way.
+        written = "|".join(map(re.escape, (marker_key, encode_key(marker_key))))
+        marker = re.compile(rf"agent-operation:(?:{written})(?![\w:.%-])")
         made = [e for e in self.log if isinstance(e, Applied) and e.request and e.kind not in NOT_NEW]
         return [e for e in made if e.key == marker_key or marker.search(e.text)]
 

@@ -8,8 +8,10 @@ import pytest
 
 from surefoot import Agent, Receipt, Surefoot, effects, tool
 from surefoot.agent.tools import Tool
+from surefoot.core.events import StepStarted
 from surefoot.core.throttle import Throttle, read_throttle
 from surefoot.errors import InvalidInput
+from surefoot.store.port import Append
 from surefoot.testing.machine import Process
 from surefoot.testing.model import FakeModel
 from surefoot.testing.stage import abandon
@@ -114,6 +116,57 @@ async def test_a_tenants_own_throttle_holds_for_every_tool(sim: Sim) -> None:
     ) as sf:  # fmt: skip
         await end_all(sf, await start_all(sim, sf))
     assert watched.most == 3
+
+
+@story
+async def test_what_waited_for_another_throttle_does_not_begin_together(sim: Sim) -> None:
+    """Each had its time by the tool's own throttle, and then all waited for a place among the tenant's calls."""
+    watched = Watched(sim, throttle=Throttle(rate=1, per=1.0))
+    (poster,) = watched.agents()
+    held: list[int] = []
+
+    @tool(effect=effects.read)
+    async def hold() -> str:
+        """Hold a place for a while."""
+        held.append(1)
+        await sim.pass_time(8.0)
+        return "held"
+
+    holder = Agent(name="holder", model=FakeModel([[("hold", {})], "done"]), tools=[hold])
+    assert sim.person is not None
+    async with Surefoot(
+        sim.url, [poster, holder], worker=True, throttle=Throttle(at_once=3), doors=sim.person.doors,
+        lease_seconds=10.0, secret=SECRET, log=sim.lines.append,
+    ) as sf:  # fmt: skip
+        runs = [(await sf.start("holder", f"hold {n}")).id for n in range(3)]
+        await sim.until(lambda: len(held) == 3)
+        await end_all(sf, [*runs, *(await start_all(sim, sf, 3))])
+    first, second, third = sorted(watched.began)
+    assert second - first > 0.9 and third - second > 0.9, watched.began
+
+
+@story
+async def test_what_waited_for_a_slow_commit_does_not_begin_together(sim: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls of one run: each had its time, and then all waited until the intent of the first one was written."""
+    watched = Watched(sim, throttle=Throttle(rate=1, per=1.0))
+    script: Script = [[("post", {"number": n}) for n in range(4)], "done"]
+    model = FakeModel(script)
+    sim.models.append(model)
+    agent = Agent(name="poster", model=model, tools=[watched.tool])
+    async with sim.surefoot(agent) as sf:
+        append = sf.store.append
+        slow: list[Append] = []
+
+        async def once_slowly(wanted: Append) -> None:
+            if not slow and any(isinstance(event, StepStarted) and "post" in str(wanted) for event in wanted.events):
+                slow.append(wanted)
+                await sim.pass_time(5.0)
+            await append(wanted)
+
+        monkeypatch.setattr(sf.store, "append", once_slowly)
+        await end_all(sf, [(await sf.start("poster", "post")).id])
+    _, second, third, fourth = sorted(watched.began)
+    assert slow and third - second > 0.9 and fourth - third > 0.9, watched.began
 
 
 @story

@@ -24,7 +24,7 @@ from surefoot.runtime.handle import Handle
 from surefoot.runtime.loop import Known, Loop
 from surefoot.runtime.questions import Questions, difference
 from surefoot.runtime.registry import RunnableTool
-from surefoot.runtime.throttles import Gate, Throttles, leave
+from surefoot.runtime.throttles import Place, Throttles, leave
 from surefoot.store.requests import request
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class Held:
         """Calls that did not end after their time-out, by step."""
         self.others_busy: Callable[[], bool] = bool
         self.accounts: dict[str, str | None] = {}
-        self._entered: dict[str, list[Gate]] = {}
+        self._entered: dict[str, list[Place]] = {}
         """Steps that have passed their throttles, until `leave`."""
         self._shown: dict[str, Mapping[str, object]] = {}
         """What stood in the questions under whose approval steps run, by the question."""
@@ -141,7 +141,7 @@ class Held:
         window = self.left_s
         if self.stopping or self.lost or window < SEND_WINDOW_SECONDS_MIN or self.handle.token is None:
             return None
-        if step is not None and step.id not in self._entered and self._throttled(step):
+        if step is not None and not self._let_begin(step):
             return None
         account = None if step is None else self._account(step)
         return Start(self.handle.token, window, account=account, key_id=self.ctx.key_id)
@@ -190,6 +190,11 @@ class Held:
     def _throttled(self, step: Step) -> bool:
         tool = self.tools.tools.get(step.tool_name or "")
         return tool is not None and self.throttles.bound(tool)
+
+    def _let_begin(self, step: Step) -> bool:
+        """By its throttles: it has entered, and did not wait for too long since, as for another decision of its run."""
+        entered = self._entered.get(step.id)
+        return not self._throttled(step) if entered is None else all(place.lets_begin for place in entered)
 
     async def enter(self, step: Step) -> bool:
         """Wait until the step's next attempt may begin by its throttles; `leave` afterwards. False: not now."""

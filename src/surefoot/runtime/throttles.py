@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
 
 from surefoot.core.throttle import TENANT, Throttle
 from surefoot.doors import Clock, first_of
@@ -27,6 +30,44 @@ LINGER_SECONDS = 0.5
 BLOCK_MAX = 64
 MARGIN_FRACTION = 0.1
 """Of a lease: what ends so soon lets no further call begin."""
+AGAIN_MAX = 5
+"""How often a call takes another token of one throttle because it waited for another throttle meanwhile."""
+
+
+class _Waiter(msgspec.Struct, eq=False):
+    """A call that waits at a gate. It gets the time by which it has to begin, or None where it may not."""
+
+    future: asyncio.Future[float | None]
+    takes_slot: bool
+    """False: it has entered already, and waits for a token alone."""
+
+
+class Place(msgspec.Struct, eq=False):
+    """A call's place at a gate, from `enter` until `leave`."""
+
+    gate: Gate
+    until: float
+    """The store's mono: a call that begins later would begin with those whose tokens are of then."""
+
+    @property
+    def in_time(self) -> bool:
+        """Whether its token still counts."""
+        return self.gate.now() <= self.until
+
+    @property
+    def lets_begin(self) -> bool:
+        """Whether the call may begin now: its token counts, and what this process holds is not over."""
+        return self.in_time and self.gate.holds
+
+    async def wait_again(self, seconds: float) -> bool:
+        """Take another token, and keep the place. False: not now."""
+        until = await self.gate.wait(seconds, takes_slot=False)
+        self.until = self.until if until is None else until
+        return until is not None
+
+    def leave(self) -> None:
+        """The call is over, or did not begin."""
+        self.gate.leave()
 
 
 class Gate:
@@ -43,7 +84,7 @@ class Gate:
         self._tenant_id = tenant_id
         self._worker_id = worker_id
         self._lease_s = lease_s
-        self._waiting: deque[asyncio.Future[bool]] = deque()
+        self._waiting: deque[_Waiter] = deque()
         self._under_way = 0
         self._slots = 0
         self._until = 0.0
@@ -52,31 +93,46 @@ class Gate:
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    async def enter(self, seconds: float) -> bool:
-        """Wait for a place, at most so long. True: the call may begin, and `leave` is to be called after it."""
+    def now(self) -> float:
+        """The store's mono."""
+        return self._store.now().mono
+
+    @property
+    def holds(self) -> bool:
+        """Whether what this process holds of calls at once is still its own."""
+        return self.throttle.at_once is None or self.now() < self._until
+
+    async def enter(self, seconds: float) -> Place | None:
+        """Wait for a place, at most so long: the call may begin then, and `leave` is to be called after it."""
+        until = await self.wait(seconds, takes_slot=True)
+        return None if until is None else Place(self, until)
+
+    async def wait(self, seconds: float, *, takes_slot: bool) -> float | None:
+        """Wait for a token, and for one of the calls at once; by when the call has to begin. None: not now."""
         if self.stopped:
-            return False
-        waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
+            return None
+        waiter = _Waiter(asyncio.get_running_loop().create_future(), takes_slot)
+        # Whoever has a slot goes first: those behind it may wait for that one.
+        self._waiting.append(waiter) if takes_slot else self._waiting.appendleft(waiter)
         self._stir()
         timer = asyncio.ensure_future(self._over(waiter, seconds))
         try:
-            return await asyncio.shield(waiter)
+            return await asyncio.shield(waiter.future)
         except asyncio.CancelledError:
-            if waiter.done() and waiter.result():
+            if takes_slot and waiter.future.done() and waiter.future.result() is not None:
                 self.leave()
             raise
         finally:
             timer.cancel()
-            if not waiter.done():
+            if not waiter.future.done():
                 self._waiting.remove(waiter)
-                waiter.cancel()
+                waiter.future.cancel()
 
-    async def _over(self, waiter: asyncio.Future[bool], seconds: float) -> None:
+    async def _over(self, waiter: _Waiter, seconds: float) -> None:
         await self._clock.sleep(seconds)
-        if not waiter.done():
+        if not waiter.future.done():
             self._waiting.remove(waiter)
-            waiter.set_result(False)
+            waiter.future.set_result(None)
 
     def leave(self) -> None:
         """A call that had entered is over, or did not begin."""
@@ -92,7 +148,7 @@ class Gate:
 
     def _refuse_all(self) -> None:
         while self._waiting:
-            self._waiting.popleft().set_result(False)
+            self._waiting.popleft().future.set_result(None)
 
     def _stir(self) -> None:
         self._news.set()
@@ -137,7 +193,8 @@ class Gate:
     def _missing(self, now: float) -> tuple[int, int]:
         """How many calls at once this process has a use for, and how many tokens more."""
         waiting = min(len(self._waiting), BLOCK_MAX)
-        used = 0 if self.throttle.at_once is None else min(self._under_way + waiting, self.throttle.at_once)
+        more = min(sum(waiter.takes_slot for waiter in self._waiting), BLOCK_MAX)
+        used = 0 if self.throttle.at_once is None else min(self._under_way + more, self.throttle.at_once)
         if used < self._slots and now - self._idle_since < LINGER_SECONDS:
             used = self._slots
         return used, 0 if self.throttle.spacing_s is None else max(waiting - len(self._tokens), 0)
@@ -147,19 +204,20 @@ class Gate:
 
     def _admit(self) -> None:
         now = self._store.now().mono
-        while self._tokens and self._tokens[0] < now - self.throttle.burst * (self.throttle.spacing_s or 0.0):
+        lasts = self.throttle.burst * (self.throttle.spacing_s or 0.0)
+        while self._tokens and self._tokens[0] < now - lasts:
             # Too late: with those of now it would let more begin at once than was declared.
             self._tokens.popleft()
-        while self._waiting and self._room(now):
-            if self.throttle.spacing_s is not None:
-                self._tokens.popleft()
-            self._under_way += 1
-            self._waiting.popleft().set_result(True)
+        while self._waiting and self._room(self._waiting[0], now):
+            until = math.inf if self.throttle.spacing_s is None else self._tokens.popleft() + lasts
+            waiter = self._waiting.popleft()
+            self._under_way += waiter.takes_slot
+            waiter.future.set_result(until)
 
-    def _room(self, now: float) -> bool:
+    def _room(self, waiter: _Waiter, now: float) -> bool:
         if self.throttle.spacing_s is not None and not (self._tokens and self._tokens[0] <= now):
             return False
-        if self.throttle.at_once is None:
+        if self.throttle.at_once is None or not waiter.takes_slot:
             return True
         return self._under_way < self._slots and now < self._until - self._lease_s * MARGIN_FRACTION
 
@@ -198,18 +256,22 @@ class Throttles:
         found = {} if tool.throttle is None else {tool.throttle.name or tool.name: tool.throttle}
         return found if self._tenant is None else {**found, TENANT: self._tenant}
 
-    async def enter(self, tool: RunnableTool) -> list[Gate] | None:
+    async def enter(self, tool: RunnableTool) -> list[Place] | None:
         """Wait until a call of the tool may begin; None after WAIT_SECONDS_MAX, or where the worker stops.
 
-        `leave` is to be called on each of the gates once the call is over. Cancelling the wait gives everything back.
+        Each of the places is to be left once the call is over. Cancelling the wait gives everything back.
         """
-        entered: list[Gate] = []
+        entered: list[Place] = []
         try:
             for name, throttle in self.of(tool).items():
-                if not await self._gate(name, throttle).enter(WAIT_SECONDS_MAX):
+                place = await self._gate(name, throttle).enter(WAIT_SECONDS_MAX)
+                if place is None:
                     leave(entered)
                     return None
-                entered.append(self._gates[name])
+                entered.append(place)
+            if not await _all_in_time(entered):
+                leave(entered)
+                return None
         except BaseException:
             leave(entered)
             raise
@@ -233,7 +295,19 @@ class Throttles:
             await gate.close()
 
 
-def leave(gates: list[Gate]) -> None:
+async def _all_in_time(places: Sequence[Place]) -> bool:
+    """Whether all of them let the call begin now; a token that was taken before a wait at another gate is replaced."""
+    for _ in range(AGAIN_MAX):
+        late = [place for place in places if not place.in_time]
+        if not late:
+            return True
+        for place in late:
+            if not await place.wait_again(WAIT_SECONDS_MAX):
+                return False
+    return False
+
+
+def leave(places: Sequence[Place]) -> None:
     """The call is over."""
-    for gate in gates:
-        gate.leave()
+    for place in places:
+        place.leave()

@@ -57,7 +57,7 @@ def judge(runs: Sequence[Lived], outside: Outside) -> list[str]:
     log, commits = as_sent(outside)
     found = checker.judge(log, runs, commits=commits, reading=READING)
     book = Book(log, runs, commits, READING)
-    watched = Watched(outside.sent, outside.died, outside.stops, outside.one_boot and not outside.waited)
+    watched = Watched(outside.sent, outside.died, outside.stops, outside.one_boot)
     texts = [f"{violation.invariant}: {violation.text}" for violation in found]
     texts += [f"I1: {text}" for text in _doubles_are_excused(book, outside)]
     texts += [f"I1: {text}" for text in _duplicates_are_ours(book)]

@@ -94,8 +94,8 @@ class Watched(msgspec.Struct, frozen=True):
     """When each process ended."""
     stops: Sequence[tuple[str, float]]
     """Each stop of a process: its name, and when."""
-    rates_hold: bool
-    """False: times since boot were counted anew, or what a store held back was begun together."""
+    one_boot: bool
+    """False: times since boot were counted anew, and what was begun before is not known to a limit."""
 
 
 class _Call(msgspec.Struct, frozen=True):
@@ -112,7 +112,7 @@ def judge_limits(limits: Limits, book: Book, watched: Watched) -> Iterator[str]:
     """
     for name, (throttle, tools) in limits.groups().items():
         yield from _at_once(name, throttle, _calls(tools, book, watched))
-        if watched.rates_hold:
+        if watched.one_boot:
             yield from _rate(name, throttle, sorted(_begins(tools, book)))
 
 

@@ -200,13 +200,13 @@ PLANTS: tuple[tuple[Plant, int, int], ...] = (
     (no_version_check, 400, 7),
     (lease_by_worker_name, 400, 34),
     (strangers_marker_accepted, 200, 33),
-    (settle_ignored, 200, 10),
+    (settle_ignored, 200, 43),
     (resent_without_looking, 100, 1),
     (cancel_not_checked_at_the_intent, 400, 7),
     (approval_not_bound_to_the_hash, 100, 3),
     (late_result_thrown_away, 600, 428),
     (second_result_appended, 200, 3),
-    (looked_at_while_a_decision_is_written, 400, 25),
+    (looked_at_while_a_decision_is_written, 400, 62),
 )
 """Each with the number of seeds, from 0 on, within which it has to be found, and the one that found it last, around
 which the search begins."""

@@ -32,7 +32,10 @@ from surefoot.testing.world import World
 
 STORY_SECONDS_MAX = 4 * 86_400.0
 TURNS_MAX = 15_000
-"""For each worker. A story takes one or two thousand; one that does not come to rest goes on for ever."""
+"""For each worker. A story takes one or two thousand; one that does not come to rest goes on for ever.
+
+What waits at a limit asks a server four times a second, and each question takes several turns there.
+"""
 
 
 class Simulated(msgspec.Struct, frozen=True):
@@ -244,7 +247,7 @@ class _Story:
             self.machine.run_until(
                 lambda: all(p.finished for p in self._finite),
                 seconds=STORY_SECONDS_MAX,
-                turns_max=TURNS_MAX * max(self._workers, 1),
+                turns_max=TURNS_MAX * max(self._workers, 1) * (1 + 3 * ("limits" in self.kinds)),
             )
         except Stalled as stalled:
             left = ", ".join(p.name for p in self._finite if not p.finished)

@@ -168,6 +168,57 @@ def test_a_tool_that_starts_programs_settles_from_its_last_byte() -> None:
     assert play.status(step) is StepStatus.running
 
 
+def lose(play: Play, step: str) -> None:
+    play.do(lambda d: recover_step(d, step, owner_died=True, start=None))
+
+
+def begun_again(play: Play, *steps: str) -> list[float]:
+    """The worker of steps under way is gone and nothing is found; how many seconds later each begins again."""
+    gone = play.at.mono
+    for step in steps:
+        lose(play, step)
+    later = dict[str, float]()
+    while len(later) < len(steps):
+        looks = {step: play.step(step).look_at or 0.0 for step in steps if step not in later}
+        step = min(looks, key=lambda step: looks[step])
+        play.wait(max(looks[step] - play.at.mono, 0.0))
+        if play.look(step, ABSENT):
+            later[step] = play.at.mono - gone
+    return [later[step] for step in steps]
+
+
+def test_what_loses_its_worker_again_begins_behind_its_settle_time_after_a_growing_pause_of_its_own() -> None:
+    play = Play(rules={**RULES, "comment": replace(RULES["comment"], timeout_s=600.0)})
+    steps = play.calls(call(), call(), call())
+    for step in steps:
+        play.begin(step)
+    settle_s = RULES["comment"].settle_s
+    for full in (0.0, 1.0, 2.0, 4.0):
+        pauses = [round(later - settle_s, 6) for later in begun_again(play, *steps)]
+        assert all(full / 2 <= pause <= full for pause in pauses), (full, pauses)
+        assert len(set(pauses)) == (len(steps) if full else 1), "what kills its workers does not take them all again"
+
+
+def test_what_is_found_after_another_loss_is_concluded_at_once() -> None:
+    play = Play()
+    step = play.sent()
+    begun_again(play, step)
+    lose(play, step)
+    assert play.step(step).look_at == play.at.mono
+    play.look(step, found("c1"))
+    assert play.status(step) is StepStatus.succeeded
+
+
+def test_a_reply_that_was_lost_behind_two_workers_waits_for_its_settle_time_only() -> None:
+    play = Play()
+    step = play.sent()
+    for _ in range(2):
+        begun_again(play, step)
+    play.end(step, LOST)
+    play.wait(RULES["comment"].settle_s)
+    assert play.look(step, ABSENT)
+
+
 @pytest.mark.parametrize("jump", [301.0, -301.0])
 def test_absent_is_not_believed_where_the_clocks_moved_apart(jump: float) -> None:
     play = Play()

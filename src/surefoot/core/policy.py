@@ -101,8 +101,12 @@ def look_delay(step: Step, rules: Rules, at: Instant, jitter: float) -> float:
 
 
 def settle_left(step: Step, rules: Rules, at: Instant) -> float:
-    """Seconds until an absent may be believed, as far as time goes: every doubtful attempt is over and has settled."""
-    return max((_settled_at(a, rules) - at.mono for a in step.doubtful_attempts), default=0.0)
+    """Seconds until an absent may be believed, as far as time goes: every doubtful attempt is over and has settled.
+
+    What lost its worker again waits longer, or the calls that one death has left would begin together.
+    """
+    again_s = pause_of_lost(step) if step.attempts and step.attempts[-1].code in LOST else 0.0
+    return max((_settled_at(a, rules) + again_s - at.mono for a in step.doubtful_attempts), default=0.0)
 
 
 def _settled_at(attempt: Attempt, rules: Rules) -> float:

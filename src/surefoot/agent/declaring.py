@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 from surefoot.core.facts import is_one_line
 from surefoot.core.text import clean_text
 from surefoot.errors import InvalidInput
+from surefoot.runtime.background import in_place
 from surefoot.runtime.execute import is_async
 
 T = TypeVar("T")
@@ -94,7 +95,7 @@ def _by_language(texts: object) -> bool:
 def asked(function: Callable[..., T], *args: object, **kwargs: object) -> T:
     """What a function of the declaration answers; an exception in it refuses the call."""
     try:
-        return function(*args, **kwargs)
+        return in_place(function, *args, **kwargs)
     except InvalidInput:
         raise
     except Exception as problem:
@@ -124,7 +125,7 @@ def refused_by(
 ) -> str | None:
     """Why the limits of the tool `name` refuse these arguments, or None. Whatever they answer, this never raises."""
     try:
-        refusal = function(arguments)
+        refusal = in_place(function, arguments)
     except Exception as problem:
         return f"{name}: its limits could not be checked ({type(problem).__name__})"
     if refusal is None:
@@ -134,10 +135,18 @@ def refused_by(
     return clean_text(refusal) if refusal.strip() else f"{name}: its limits refuse these arguments"
 
 
+def holds(condition: Callable[[], object]) -> bool:
+    """Whether a condition holds; an exception in it means yes."""
+    try:
+        return in_place(lambda: bool(condition()))
+    except Exception:
+        return True
+
+
 def aimed_at(function: Callable[[Mapping[str, object]], object], arguments: Mapping[str, object]) -> str:
     """What `function` calls the target of a call: a short text, '' where it raises or answers none."""
     try:
-        target = function(arguments)
+        target = in_place(function, arguments)
     except Exception:
         return ""
     return clean_text(str(target))[:TARGET_CHARACTERS_MAX] if isinstance(target, str | int) else ""

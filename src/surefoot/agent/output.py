@@ -9,6 +9,7 @@ from surefoot.agent.model import ToolSpec
 from surefoot.agent.schema import Parameters, flat_schema, own_check, read_parameters
 from surefoot.core.values import check_plain, parse_arguments
 from surefoot.errors import InvalidInput
+from surefoot.runtime.background import in_place
 
 FINAL_RESULT = "final_result"
 DESCRIPTION = "Give the final result and end the task. Call it once, when everything else is done."
@@ -85,7 +86,7 @@ def _of_pydantic(kind: object) -> _Checked:
 
     def normal(value: object) -> object:
         try:
-            return model.model_validate(value).model_dump(mode="json")
+            return in_place(lambda: model.model_validate(value).model_dump(mode="json"))
         except ValueError as problem:  # pydantic's ValidationError is one
             raise InvalidInput(_told(problem)) from None
         except Exception as problem:

@@ -17,6 +17,7 @@ import msgspec
 
 from surefoot.effects import Operation
 from surefoot.errors import InvalidInput
+from surefoot.runtime.background import in_place
 
 Function = Callable[..., object]
 
@@ -46,7 +47,7 @@ class Parameters(msgspec.Struct, frozen=True, eq=False):
         Raises InvalidInput with a text for the model that names the parameter.
         """
         try:
-            return msgspec.structs.asdict(msgspec.convert(dict(arguments), self.model))
+            return msgspec.structs.asdict(in_place(msgspec.convert, dict(arguments), self.model))
         except (msgspec.ValidationError, OverflowError) as problem:
             unknown = [name for name in arguments if name not in self.names]
             if unknown:

@@ -21,6 +21,7 @@ from surefoot.agent.declaring import (
     asked,
     check_display,
     check_in_place,
+    holds,
     plain_text,
     plain_texts,
     prepared,
@@ -34,6 +35,7 @@ from surefoot.core.throttle import Throttle
 from surefoot.core.values import check_key, check_plain, digest, parse_arguments
 from surefoot.effects import Effect, LookupFunction, Operation, Receipt, with_settle
 from surefoot.errors import InvalidInput
+from surefoot.runtime.background import in_place
 from surefoot.runtime.execute import is_async
 
 if TYPE_CHECKING:
@@ -256,7 +258,7 @@ class Tool(msgspec.Struct, Generic[P, R], frozen=True, eq=False, kw_only=True):
     def make_compensation(self, receipt: Receipt, arguments: Arguments) -> object:
         """What undoes the effect of `receipt`, by the tool's own function: a ToolCall, or None. Needs `compensate`."""
         assert self.compensate is not None, f"tool {self.name!r} has no compensation"
-        return self.compensate(receipt, **self._told(self.compensate, arguments))
+        return in_place(self.compensate, receipt, **self._told(self.compensate, arguments))
 
     def _with_operation(
         self, function: Callable[..., object], op: Operation, arguments: Arguments
@@ -277,10 +279,8 @@ class Tool(msgspec.Struct, Generic[P, R], frozen=True, eq=False, kw_only=True):
         """Whether a person must approve this call. An exception in `when` means yes."""
         if self.approval is None or self.approval.when is None:
             return self.approval is not None
-        try:
-            return bool(self.approval.when(**accepted(self.approval.when, self.bind(arguments))))
-        except Exception:
-            return True
+        when = self.approval.when
+        return holds(lambda: when(**accepted(when, self.bind(arguments))))
 
     def refusal(self, arguments: Arguments) -> str | None:
         """Why the tool's limits refuse these arguments, for the model; None if they do not. Asked before approval."""

@@ -26,6 +26,18 @@ async def from_inside(function: Callable[[], Awaitable[T]]) -> T:
         raise RuntimeError("it was stopped from inside") from stopped
 
 
+def in_place(function: Callable[..., T], *args: object, **kwargs: object) -> T:
+    """The same of a function that is called where it stands, and awaits nothing: whatever it raises that is no
+    Exception is its own, and becomes a RuntimeError.
+    """
+    try:
+        return function(*args, **kwargs)
+    except Exception:
+        raise
+    except BaseException as problem:
+        raise RuntimeError(type(problem).__name__) from problem
+
+
 class Background:
     """A task of its own that runs `_forever`, which looks again after whatever goes wrong."""
 

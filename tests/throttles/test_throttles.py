@@ -11,6 +11,7 @@ from surefoot.agent.tools import Tool
 from surefoot.core.events import StepStarted
 from surefoot.core.throttle import Throttle, read_throttle
 from surefoot.errors import InvalidInput
+from surefoot.store.access import Share, Wish
 from surefoot.store.port import Append
 from surefoot.testing.machine import Process
 from surefoot.testing.model import FakeModel
@@ -167,6 +168,27 @@ async def test_what_waited_for_a_slow_commit_does_not_begin_together(sim: Sim, m
         await end_all(sf, [(await sf.start("poster", "post")).id])
     _, second, third, fourth = sorted(watched.began)
     assert slow and third - second > 0.9 and fourth - third > 0.9, watched.began
+
+
+@story
+async def test_a_fast_throttle_lets_calls_begin_though_the_store_is_slower(
+    sim: Sim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each token was too late once the store had answered, and so was the next: the calls waited for ever."""
+    watched = Watched(sim, throttle=Throttle(rate=1_000))
+    (agent,) = watched.agents()
+    async with sim.surefoot(agent) as sf:
+        share = sf.store.share
+
+        async def slowly(tenant_id: str, wish: Wish) -> Share:
+            answer = await share(tenant_id, wish)
+            await sim.pass_time(0.03)
+            return answer
+
+        monkeypatch.setattr(sf.store, "share", slowly)
+        began = sim.machine.clock.elapsed
+        await end_all(sf, await start_all(sim, sf, 3))
+    assert sim.machine.clock.elapsed - began < 2 * DURATION
 
 
 @story

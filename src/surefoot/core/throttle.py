@@ -28,7 +28,8 @@ _PART = re.compile(r"(rate|per|burst|at_once)=([0-9.]+)")
 class Throttle(msgspec.Struct, frozen=True, kw_only=True):
     """A bound on attempts of tool calls that holds over all workers of a tenant. Retries count, lookups do not.
 
-    `rate`: so many begin in each `per` seconds, spaced evenly; in any T seconds at most `burst + 1 + T * rate / per`.
+    `rate`: so many begin in each `per` seconds, spaced evenly; in any T seconds at most `burst + 1 + T * rate / per`;
+    of more than `10 * burst` a second as many as T and a tenth allow.
     `burst`: how many may begin at once after a quiet time. `at_once`: so many are under way at most. Tools that give
     the same `name` share one throttle; without it the tool's own name counts.
 

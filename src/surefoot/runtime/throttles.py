@@ -30,6 +30,10 @@ LINGER_SECONDS = 0.5
 BLOCK_MAX = 64
 MARGIN_FRACTION = 0.1
 """Of a lease: what ends so soon lets no further call begin."""
+TOKEN_SECONDS_MIN = 0.1
+"""So long a token counts at least, however close they follow each other: a store takes its time to hand one out, and to
+write an intent down. Counted more finely, each would be too late, and the call would never begin.
+"""
 AGAIN_MAX = 5
 """How often a call takes another token of one throttle because it waited for another throttle meanwhile."""
 
@@ -204,7 +208,7 @@ class Gate:
 
     def _admit(self) -> None:
         now = self._store.now().mono
-        lasts = self.throttle.burst * (self.throttle.spacing_s or 0.0)
+        lasts = max(self.throttle.burst * (self.throttle.spacing_s or 0.0), TOKEN_SECONDS_MIN)
         while self._tokens and self._tokens[0] < now - lasts:
             # Too late: with those of now it would let more begin at once than was declared.
             self._tokens.popleft()

@@ -236,6 +236,46 @@ async def test_a_run_that_was_asked_for_goes_on_though_the_answer_was_lost(
 
 
 @story
+async def test_a_run_that_was_asked_for_goes_on_though_nobody_waited_for_the_answer(
+    sim: Sim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lease was won when whoever performed the call had gone away: nobody drove it until the lease was over."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    made: list[int] = []
+
+    @tool(effect=effects.opaque)
+    async def send(op: Operation) -> Receipt:
+        """Send something; at first the target is busy."""
+        made.append(op.attempt)
+        if len(made) == 1:
+            raise effects.Refused("busy", retry_after=30.0)
+        return Receipt(resource_id="1")
+
+    async with sim.surefoot(tools=[send], worker=False, lease_seconds=10.0) as first:
+        with pytest.raises(WaitTimeout):
+            await first.perform(send.call(), key="once", timeout=1.0)
+    async with sim.surefoot(tools=[send], worker=False, lease_seconds=LEASE_SECONDS) as sf:
+        claim_one, won = sf.store.claim_one, asyncio.Event()
+
+        async def slowly(*asked: object, **more: object) -> Claimed | None:
+            claimed = await claim_one(*asked, **more)  # type: ignore[arg-type]  # as they came
+            won.set()
+            await sim.pass_time(5.0)
+            return claimed
+
+        monkeypatch.setattr(sf.store, "claim_one", slowly)
+        waits = asyncio.ensure_future(sf.perform(send.call(), key="once"))
+        await won.wait()
+        waits.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waits
+        monkeypatch.undo()
+        await sim.pass_time(1.0)
+        assert (await sf.perform(send.call(), key="once", timeout=60.0)).resource_id == "1"
+    assert len(made) == 2
+
+
+@story
 async def test_a_call_whose_making_is_unclear_begins_soon(sim: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was written, leased to its maker, who did not know: so nobody drove it until the lease ended."""
     sim.broken.add("I1")  # this target stands outside of the World

@@ -1,5 +1,6 @@
-"""Leases that a worker has won without being told: the answer to its claim was lost. Nobody drives under them, and they
-would be in the way of all until their end. They are given back, and the next claim takes them.
+"""Leases that a worker has won without being told: the answer to its claim was lost, or nobody waited for it any more.
+Nobody drives under them, and they would be in the way of all until their end. They are given back, and the next claim
+takes them.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Unheard:
         async with self._claims:
             try:
                 yield
-            except CommitUnknown:
+            except (asyncio.CancelledError, CommitUnknown):
                 self._look_after(self._give_back())
                 raise
 
@@ -54,7 +55,7 @@ class Unheard:
         self.come(run_id)
         try:
             yield
-        except CommitUnknown:
+        except (asyncio.CancelledError, CommitUnknown):
             self._look_after(self._give_back())
             raise
         finally:

@@ -79,6 +79,7 @@ def _agent(name, tool, call, words):
 
 
 writer = _agent("writer", post_note, ("post_note", {"text": "hello"}), "Written.")
+patient = _agent("patient", post_note.using(settle=60), ("post_note", {"text": "hello"}), "Written.")
 hurried = _agent("hurried", post_soon, ("post_soon", {"text": "hello"}), "Written.")
 inventor = Agent(name="inventor", model=FakeModel([[("\\x1b[2Jpost\\nnote\\u202e", {})], "Well."]))
 sly = _agent("sly", post_note, ("post_note", {"text": "rm \\u202e -rf\\u200b /"}), "Written.")

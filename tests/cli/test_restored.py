@@ -17,10 +17,10 @@ def _step(cli: Cli, run_id: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("restored", [True, False])
 def test_an_approved_call_that_was_sent_after_the_copy_is_found(cli: Cli, restored: bool) -> None:
-    run_id, action_id = cli.asked("writer")
+    run_id, action_id = cli.asked("patient")
     assert cli.run("actions", "approve", action_id).code == 0
     cli.place.save()
-    cli.work("writer")
+    cli.work("patient")
     assert _step(cli, run_id)["status"] == "succeeded" and len(cli.sent) == 1
     cli.place.put_back()
     assert _step(cli, run_id)["status"] == "pending", "the copy does not know that it was sent"
@@ -34,7 +34,7 @@ def test_an_approved_call_that_was_sent_after_the_copy_is_found(cli: Cli, restor
         assert (_step(cli, run_id)["status"], _step(cli, run_id)["error_code"]) == ("outcome_unknown", "restored")
         again = cli.json("db", "restored").record()
         assert again["counted_as_sent"] == [] and "possibly sent: none" in cli.run("db", "restored").out
-    cli.work("writer")
+    cli.work("patient")
     step = _step(cli, run_id)
     assert (step["status"], step["external_resource_id"]) == ("succeeded", "note-1")
     assert len(cli.sent) == (1 if restored else 2), "without the command it is the blind send that the manual warns of"

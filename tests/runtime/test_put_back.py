@@ -74,3 +74,38 @@ async def test_a_call_in_doubt_settles_anew_behind_the_copy(sim: Sim, hangs: boo
     async with sim.surefoot(agent) as sf:
         run = await sf.wait(run_id, until=ended, timeout=SECONDS)
     assert (run.status, calls_of(run)[0].external_resource_id, len(bank.sent)) == ("completed", "p-2", 2)
+
+
+async def _counted(sim: Sim, agent: Agent) -> list[list[str]]:
+    """What is counted once a copy is put back, and what is counted when it is said again."""
+    async with sim.surefoot(agent, worker=False) as sf:
+        await sim.pass_time(12.0)  # the lease that stands in the copy
+        return [(await count_all_as_sent(sf.context, "wrk_put_back")).counted_as_sent for _ in range(2)]
+
+
+@story
+async def test_a_copy_that_was_made_behind_another_one_settles_anew_too(sim: Sim) -> None:
+    """It still showed the mark of the first time, whose settle time was over: sent a third time."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    bank = Bank(hangs=False)
+    agent = Agent("clerk", FakeModel([[("pay", {})], "Paid."], by="call"), tools=[bank.pay(sim)])
+    async with sim.surefoot(agent) as sf:
+        run_id = (await sf.start("clerk", "Pay.")).id
+        await sim.until(lambda: bank.sent)
+        sim.place.save()
+    sim.place.put_back()
+    first = await _counted(sim, agent)
+    async with sim.surefoot(agent):
+        await sim.pass_time(2 * SETTLE)
+        sim.place.save()
+    bank.blind = False
+    async with sim.surefoot(agent):
+        await sim.until(lambda: len(bank.sent) == 2)
+        await sim.pass_time(5.0)
+    sim.place.put_back()
+    second = await _counted(sim, agent)
+    async with sim.surefoot(agent) as sf:
+        run = await sf.wait(run_id, until=ended, timeout=SECONDS)
+    (step,) = calls_of(run)
+    assert (run.status, step.external_resource_id, len(bank.sent)) == ("completed", "p-2", 2)
+    assert first == second == [[step.id], []], "said again, it changes nothing"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import msgspec
 
+from surefoot.core import policy
 from surefoot.core.attempts import count_as_sent, recover_step
 from surefoot.core.draft import Draft
 from surefoot.core.state import EffectClass, Step, StepStatus, StepType
@@ -30,7 +31,9 @@ async def count_all_as_sent(ctx: Context, worker_id: str) -> Restored:
     """Every call that the copy shows as not begun or in doubt, in runs that have not ended, counts as possibly sent.
 
     It is looked up, sent again under its key where the target drops repeats, or asked about, as after a crash. Said
-    twice, it changes nothing. Raises NotAllowed (`workers_run`) where a worker holds a run.
+    again within a call's settle time, it changes nothing of it.
+
+    Raises NotAllowed (`workers_run`) where a worker holds a run.
     """
     sent: list[str] = []
     asked: list[str] = []
@@ -78,13 +81,21 @@ async def _count(handle: Handle, token: int, since_wall: float) -> list[str]:
 
 
 def _perhaps_sent(d: Draft) -> list[str]:
-    """Calls with an effect of their own that would begin, or begin again, by themselves; each once for a copy."""
+    """Calls with an effect of their own that would begin, or begin again, by themselves."""
     return [
         step.id
         for step in sorted(d.run.steps.values(), key=lambda s: s.sequence)
-        if _has_effect(d, step)
-        and (step.status is StepStatus.pending or (step.in_doubt and step.attempts[-1].code != RESTORED))
+        if _has_effect(d, step) and (step.status is StepStatus.pending or (step.in_doubt and not _settles(d, step)))
     ]
+
+
+def _settles(d: Draft, step: Step) -> bool:
+    """Whether it was counted already, and its settle time of then is not over.
+
+    Until it is, the call was sent again behind no copy that shows it so. Later it may have been, by workers of which
+    this copy knows nothing.
+    """
+    return step.attempts[-1].code == RESTORED and policy.settle_left(step, d.rules(step), d.at) > 0
 
 
 def _has_effect(d: Draft, step: Step) -> bool:

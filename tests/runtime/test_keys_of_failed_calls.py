@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import pytest
 
 from surefoot import Absent, Agent, Found, Operation, Receipt, Surefoot, ToolCall, effects, tool
@@ -85,6 +86,30 @@ async def test_a_key_that_was_found_after_all_is_not_performed_again_unless_it_i
             receipt = await sf.perform(pay.call(), key="81", timeout=SECONDS)
     assert (receipt.resource_id, len(bank.sent)) == (came, sent)
     assert bank.there == [came]
+
+
+@story
+async def test_where_the_tool_cannot_undo_it_the_question_asks_whether_a_person_has(sim: Sim) -> None:
+    """It asked "Undo it?" of a tool that cannot: a yes freed the key, and the payment stood beside the second one."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    bank = Bank()
+    pay = bank.tools()[0].using(compensate=None)
+    async with sim.surefoot(tools=[pay]) as sf:
+        with pytest.raises(PerformFailed):
+            await sf.perform(pay.call(), key="81", timeout=SECONDS)
+        bank.there.append("p-1")
+        await sim.pass_time(DAY / 2)
+        with pytest.raises(WaitTimeout):
+            await sf.perform(pay.call(), key="81", timeout=SECONDS)
+        (asked,) = await sf.actions(status="waiting")
+        text = msgspec.json.decode(asked.preview)["text"]
+        assert "cannot undo it" in text and "undo it yourself, then approve" in text and "Undo it?" not in text
+        bank.there.remove("p-1")
+        await sf.approve(asked.action.id, by="ann")
+        with pytest.raises(PerformFailed):
+            await sf.perform(pay.call(), key="81", timeout=SECONDS)
+        receipt = await sf.perform(pay.call(), key="81", timeout=SECONDS)
+    assert (receipt.resource_id, bank.there) == ("p-2", ["p-2"])
 
 
 @story

@@ -82,6 +82,20 @@ async def test_the_question_shows_every_effect_with_its_link(store_url: str) -> 
         assert REFUNDS == []
 
 
+async def test_a_process_without_the_code_asks_for_either_way(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not know whether the tool undoes anything."""
+    async with Surefoot(store_url, tools=[charge, refund], log=lambda line: None) as sf:
+        for key in ("81", "82"):
+            await sf.perform(charge.call(cents=900), key=key)
+        await sf.report("charge:82", Found(Receipt(resource_id="c3")))
+    monkeypatch.setattr("surefoot.app.DECLARED", {})
+    async with Surefoot(store_url, log=lambda line: None) as sf:
+        await sf.report("charge:81", Found(Receipt(resource_id="c2")))
+        known, unknown = [msgspec.json.decode(row.preview)["text"] for row in await sf.actions(status="waiting")]
+    assert known.endswith("Undo it?")
+    assert unknown.endswith("Undo it? If its tool cannot, undo it yourself before you approve.")
+
+
 @pytest.fixture(autouse=True)
 def _no_refunds() -> None:
     REFUNDS.clear()

@@ -20,7 +20,10 @@ DECIDE = {
     ),
     "ask": ("surefoot actions answer {id} VALUE", "surefoot actions reject {id}"),
     "model": ("surefoot actions answer {id} try_again", "surefoot actions answer {id} stop"),
-    "duplicate": ("surefoot actions approve {id}   (undo it)", "surefoot actions reject {id}   (leave it)"),
+    "duplicate": (
+        "surefoot actions approve {id}   (undo it; where its tool cannot: you have)",
+        "surefoot actions reject {id}   (leave it)",
+    ),
 }
 """How each kind of question is answered; "model" is an ask about a model that cannot be called."""
 _UNTOLD = ("usage", "finish", "model", "is_error")

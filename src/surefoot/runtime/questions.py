@@ -25,6 +25,11 @@ _TEXTS = {
     ActionKind.ask: "The model cannot be called. Try again, or stop the run?",
     ActionKind.duplicate: "This call has had an effect that was not expected, or more than one. Undo it?",
 }
+_UNDONE_BY_HAND = (
+    "This call has had an effect that was not expected, or more than one. Its tool cannot undo it: undo it yourself, "
+    "then approve; or reject, which leaves it as it is."
+)
+_UNDONE_EITHER_WAY = f"{_TEXTS[ActionKind.duplicate]} If its tool cannot, undo it yourself before you approve."
 
 
 class Questions(Mapping[ActionKind, Ask]):
@@ -70,6 +75,9 @@ class Questions(Mapping[ActionKind, Ask]):
             shown = {"tool_version": self._tool.version, **(shown or {})}
         elif kind is ActionKind.ask:
             shown = {**(shown or {}), "choices": MODEL_CHOICES, "schema": {"enum": MODEL_CHOICES}}
+        elif kind is ActionKind.duplicate and (self._tool is None or self._tool.compensate is None):
+            # What is approved counts as undone: the business key of a failed call is free from then on.
+            shown = {**(shown or {}), "text": _UNDONE_EITHER_WAY if self._tool is None else _UNDONE_BY_HAND}
         return make_ask(
             self._doors,
             kind,

@@ -235,3 +235,36 @@ async def test_absence_is_not_earned_under_another_account(sim: Sim, known: bool
         account = "ann"
         run = await sf.wait(run_id, until=ended, timeout=3_600.0)
     assert (run.status, there) == ("completed", {"ann": ["p-1"], "bob": []})
+
+
+@story
+async def test_absence_is_not_earned_where_the_account_was_another_one_during_the_look(sim: Sim) -> None:
+    """The credential was put right before the look had ended: what it had shown was another place all the same."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    there: dict[str, list[str]] = {"ann": [], "bob": []}
+    account, put_right_at = "ann", sim.machine.clock.elapsed + 10.0
+
+    async def whose(op: Operation) -> str:
+        return account
+
+    async def find(op: Operation) -> Found | Absent:
+        nonlocal account
+        made = list(there[account])
+        await sim.pass_time(1.0)
+        if sim.machine.clock.elapsed > put_right_at:
+            account = "ann"
+        return Found(Receipt(resource_id=made[0])) if made else Absent(coverage="everything")
+
+    @tool(effect=effects.lookup(find, settle=5.0), account=whose, credential="BANK_TOKEN")
+    async def pay(op: Operation) -> Receipt:
+        """Pay; the first reply is lost."""
+        nonlocal account
+        there[account].append(f"p-{op.attempt}")
+        if op.attempt == 1:
+            account = "bob"
+            raise effects.InDoubt("the reply is lost")
+        return Receipt(resource_id=f"p-{op.attempt}")
+
+    async with sim.surefoot(clerk(pay)) as sf:
+        run = await sf.wait((await sf.start("clerk", "Pay.")).id, until=ended, timeout=3_600.0)
+    assert (run.status, there) == ("completed", {"ann": ["p-1"], "bob": []})

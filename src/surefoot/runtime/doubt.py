@@ -114,10 +114,12 @@ async def _look(held: Held, step: Step, tool: RunnableTool, questions: Questions
     if tool.effect.lookup is None:
         answer = Look("undetermined", reason="no_lookup")
     else:
+        # Before the look and behind it: the credential may be put right while it looks.
+        before = await held.other_account(step, tool)
         answer = await look(held.ctx, held.run.id, step, tool, await held.arguments(step))
         if answer.verdict == "found" and step.status is StepStatus.failed:
             answer = await _without_anothers(held, step, answer)
-        if answer.verdict == "absent" and (why := await held.other_account(step, tool)) is not None:
+        if answer.verdict == "absent" and (why := before or await held.other_account(step, tool)) is not None:
             answer = replace(answer, verdict="undetermined", reason=why)
     jitter = held.ctx.doors.entropy.fraction()
 

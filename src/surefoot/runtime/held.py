@@ -289,34 +289,43 @@ class Held:
         name = tool.credential or ""
         if tool.account is None or name in self.accounts:
             return True
+        known, account = await self._asked_account(step, tool)
+        if account:
+            self.accounts[name] = account
+        return known
+
+    async def _asked_account(self, step: Step, tool: RunnableTool) -> tuple[bool, str | None]:
+        """Whether it is told whose the credential is, and whose."""
+        whose = tool.account
+        assert whose is not None, "who asks has looked"
         try:
-            whose, op = tool.account, self.ctx.operation(self.run.id, step, None)
+            op = self.ctx.operation(self.run.id, step, None)
             account: object = await from_inside(lambda: whose(op))
         except Exception as problem:
             self.ctx.log(f"{step.id}: the account is not known yet ({type(problem).__name__})")
-            return False
+            return False, None
         if isinstance(account, int) and not isinstance(account, bool):
             account = str(account)  # an id, as APIs give it
         if account is not None and not isinstance(account, str):
             kind = type(account).__name__
             self.ctx.log(f"{step.id}: the account is not known yet (the tool's account function gave {kind}, no text)")
-            return False
-        self.ctx.patience.over(f"account {name}")
-        if account:
-            self.accounts[name] = clean_text(account)
-        return True
+            return False, None
+        self.ctx.patience.over(f"account {tool.credential or ''}")
+        return True, clean_text(account) if account else None
 
     async def other_account(self, step: Step, tool: RunnableTool) -> str | None:
         """Why the credential shows another place than the step was sent to, as a code; None where it is the same."""
         if tool.account is None or step.account is None:
             return None
-        # It may have changed since it was asked last, and be put right at any time.
-        self.accounts.pop(tool.credential or "", None)
-        await self.resolve_account(step, tool)
-        account = self.accounts.get(tool.credential or "")
-        if account == step.account:
-            return None
-        return "account_unknown" if account is None else "account_changed"
+        # It may have changed since it was asked last, and be put right at any time. Until it is told, what was told
+        # before stays: another call of the run may be about to begin by it.
+        name = tool.credential or ""
+        _, account = await self._asked_account(step, tool)
+        if account is None:
+            self.accounts.pop(name, None)
+            return "account_unknown"
+        self.accounts[name] = account
+        return None if account == step.account else "account_changed"
 
     def account_pause_s(self, tool: RunnableTool) -> float:
         """Until it is asked again whose the credential is."""

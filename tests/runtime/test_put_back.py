@@ -109,3 +109,23 @@ async def test_a_copy_that_was_made_behind_another_one_settles_anew_too(sim: Sim
     (step,) = calls_of(run)
     assert (run.status, step.external_resource_id, len(bank.sent)) == ("completed", "p-2", 2)
     assert first == second == [[step.id], []], "said again, it changes nothing"
+
+
+@story
+@pytest.mark.parametrize("code", ["drive_failed", "unknown_agent", "unreadable"])
+async def test_a_run_that_was_set_aside_counts_like_any_other(sim: Sim, code: str) -> None:
+    """It was said to be held by a worker, however often one asked; and what came behind it was never counted."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    bank = Bank(hangs=False)
+    agent = Agent("clerk", FakeModel([[("pay", {})], "Paid."]), tools=[bank.pay(sim)])
+    async with sim.surefoot(agent) as sf:
+        runs = [(await sf.start("clerk", "Pay.")).id for _ in range(2)]
+        await sim.until(lambda: len(bank.sent) == 2)
+    async with sim.surefoot(agent, worker=False) as sf:
+        await sim.pass_time(12.0)
+        await sf.store.block(sf.tenant, runs[0], None, code)
+        told = await count_all_as_sent(sf.context, "wrk_put_back")
+        assert (set(told.runs_under_way), len(told.counted_as_sent)) == (set(runs), 2)
+        rows = [await sf.store.run(sf.tenant, run_id) for run_id in runs]
+        assert [(row.blocked_code, row.lease_owner) for row in rows] == [(code, None), (None, None)]
+    sim.may_run.update(runs)

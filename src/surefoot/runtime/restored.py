@@ -13,6 +13,7 @@ from surefoot.core.state import EffectClass, Step, StepStatus, StepType
 from surefoot.errors import NotAllowed, Unreadable
 from surefoot.runtime.context import Context
 from surefoot.runtime.handle import Handle
+from surefoot.runtime.rounds import UNKNOWN_TOOL
 
 RESTORED = "restored"
 
@@ -50,7 +51,8 @@ async def count_all_as_sent(ctx: Context, worker_id: str) -> Restored:
         if row.run.ended:
             continue
         under_way.append(run_id)
-        claimed = await ctx.store.claim_one(ctx.tenant_id, run_id, worker_id, ctx.lease_s)
+        aside = row.blocked_code
+        claimed = await ctx.store.claim_one(ctx.tenant_id, run_id, worker_id, ctx.lease_s, aside or UNKNOWN_TOOL)
         if claimed is None:
             raise NotAllowed(
                 f"run {run_id} is held by a worker, or its lease of before the copy is not over: stop every worker, "
@@ -63,7 +65,11 @@ async def count_all_as_sent(ctx: Context, worker_id: str) -> Restored:
             sent += await _count(handle, claimed.token, row.updated_at)
             asked += [action.id for action in handle.run.waiting_actions]
         finally:
-            await ctx.store.release(ctx.tenant_id, run_id, claimed.token)
+            if aside is None:
+                await ctx.store.release(ctx.tenant_id, run_id, claimed.token)
+            else:
+                # Why no worker takes it holds as before.
+                await ctx.store.block(ctx.tenant_id, run_id, claimed.token, aside)
     return Restored(sent, asked, under_way, unreadable)
 
 

@@ -41,10 +41,6 @@ OWN_KEYS = re.compile(r"retry:|schedule:|perform[0-9]*:|run_[0-9a-z]+:step_")
 """How start keys of surefoot's own begin. They are in one store with those of users, who may not take their places."""
 
 
-class _NotSeen(StoreUnavailable):
-    """A server does not have a run whose commit got no answer. It may come all the same, if a network held it back."""
-
-
 class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     """What a run is to be. Either `body` (the user's message) or `call` (kind perform)."""
 
@@ -228,7 +224,7 @@ async def create_driven(
 
     try:
         born = await create_run(ctx, new, worker.id, first)
-    except (asyncio.CancelledError, CommitUnknown, _NotSeen):
+    except (asyncio.CancelledError, CommitUnknown):
         if drivers:
             # If the commit happens all the same, nobody else could know that nothing was sent on its intents.
             worker.unheard.come(drivers[0].handle.run.id)
@@ -281,11 +277,10 @@ async def _found(ctx: Context, create: Create, unknown: CommitUnknown) -> Run:
         confirmed = await ctx.store.confirm()
         return await ctx.store.load(ctx.tenant_id, run_id)
     except NotFound:
-        if confirmed and not (create.new_conversation and create.after.parent_step_id is None):
-            # It may still wait for its conversation, or for the run that it is to work for.
+        if confirmed:
+            # It may still wait for its conversation, for the run that it is to work for, or in the network.
             raise unknown from None
-        text = f"run {run_id}: the commit did not happen. Nothing was written; try again"
-        raise (_NotSeen(text) if confirmed else StoreUnavailable(text)) from None
+        raise StoreUnavailable(f"run {run_id}: the commit did not happen. Nothing was written; try again") from None
     except StoreError:
         raise unknown from None
 

@@ -114,13 +114,20 @@ def play(
     *words: str,
     until: Callable[[], bool] | None = None,
 ) -> Played:
-    """Start a kill program and watch it until it says how it ended, dies, or `until` holds; then it is killed."""
+    """Start a kill program and watch it until it says how it ended, dies, or `until` holds; then it is killed.
+
+    What a process leaves on its machine (surefoot's locks of workers, where the store is PostgreSQL) lies in the folder
+    too, so a copy of the folder shows a death as the first one did.
+    """
     target.asked.clear()
+    own = {"XDG_RUNTIME_DIR": str(folder.resolve())}
     command = [str(python), "-m", f"benchmarks.programs.{module}", str(folder), str(target.port), str(steps), *words]
     with (folder / "said.txt").open("a+", encoding="utf-8") as out:
         out.truncate(0)
         began = time.time()
-        child = subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=out, stderr=out, start_new_session=True)
+        child = subprocess.Popen(
+            command, cwd=ROOT, env={**environment(), **own}, stdout=out, stderr=out, start_new_session=True
+        )
         target.child = child
         while child.poll() is None and time.time() - began < START_SECONDS_MAX:
             if until is not None and until():

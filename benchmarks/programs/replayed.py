@@ -2,9 +2,9 @@
 
     python -m benchmarks.programs.replayed perform|loop FOLDER AT_ONCE [ROUNDS]
 
-In each round: the floor of so many runs at once (grouped, where there is more than one), surefoot, and then whatever
-surefoot wrote once more, by a bare connection into an empty file: the same statements with the same values, in the same
-transactions and with the same checkpoints. Prints a line for each, the medians over the rounds.
+FOLDER is an empty one. In each round: the floor of so many runs at once (grouped, where there is more than one),
+surefoot, and then whatever surefoot wrote once more, by a bare connection into an empty file: the same statements with
+the same values, in the same transactions and with the same checkpoints. Prints a line for each, the medians.
 """
 
 from __future__ import annotations

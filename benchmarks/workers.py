@@ -21,7 +21,7 @@ from benchmarks.tables import Judged, grid, ratio, with_spread
 PROCESSES, PROCESSES_QUICK = (1, 2, 3, 4), (1, 4)
 RUNS, RUNS_QUICK = 512, 64
 STEPS = 20
-ROUNDS, ROUNDS_QUICK = 5, 1
+ROUNDS, ROUNDS_QUICK = 11, 1
 FIRST, AIM = 1.2, 1.5
 SECONDS_MAX = 600.0
 POLL_SECONDS = 0.02

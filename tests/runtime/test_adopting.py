@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from surefoot import Agent, Approval, Operation, Receipt, effects, tool
+from surefoot import Agent, Approval, Operation, Receipt, Tool, effects, tool
 from surefoot.core.state import Run, Step
 from surefoot.errors import CommitUnknown, StoreUnavailable, WaitTimeout
 from surefoot.runtime.held import Held
@@ -201,12 +201,8 @@ async def test_what_is_driven_or_being_made_keeps_its_lease_when_a_claim_is_uncl
     assert (made, lost) == ([1, 1], [0])
 
 
-@story
-async def test_a_run_that_was_asked_for_goes_on_though_the_answer_was_lost(
-    sim: Sim, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sim.broken.add("I1")  # this target stands outside of the World
-    made: list[int] = []
+async def _asked_for_once(sim: Sim, made: list[int]) -> Tool:
+    """A tool whose target was busy at its first attempt, under the key "once"; nobody drives that call any more."""
 
     @tool(effect=effects.opaque)
     async def send(op: Operation) -> Receipt:
@@ -219,6 +215,16 @@ async def test_a_run_that_was_asked_for_goes_on_though_the_answer_was_lost(
     async with sim.surefoot(tools=[send], worker=False, lease_seconds=10.0) as first:
         with pytest.raises(WaitTimeout):
             await first.perform(send.call(), key="once", timeout=1.0)
+    return send
+
+
+@story
+async def test_a_run_that_was_asked_for_goes_on_though_the_answer_was_lost(
+    sim: Sim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sim.broken.add("I1")  # this target stands outside of the World
+    made: list[int] = []
+    send = await _asked_for_once(sim, made)
     async with sim.surefoot(tools=[send], worker=False, lease_seconds=LEASE_SECONDS) as sf:
         claim_one = sf.store.claim_one
 
@@ -242,18 +248,7 @@ async def test_a_run_that_was_asked_for_goes_on_though_nobody_waited_for_the_ans
     """Its lease was won when whoever performed the call had gone away: nobody drove it until the lease was over."""
     sim.broken.add("I1")  # this target stands outside of the World
     made: list[int] = []
-
-    @tool(effect=effects.opaque)
-    async def send(op: Operation) -> Receipt:
-        """Send something; at first the target is busy."""
-        made.append(op.attempt)
-        if len(made) == 1:
-            raise effects.Refused("busy", retry_after=30.0)
-        return Receipt(resource_id="1")
-
-    async with sim.surefoot(tools=[send], worker=False, lease_seconds=10.0) as first:
-        with pytest.raises(WaitTimeout):
-            await first.perform(send.call(), key="once", timeout=1.0)
+    send = await _asked_for_once(sim, made)
     async with sim.surefoot(tools=[send], worker=False, lease_seconds=LEASE_SECONDS) as sf:
         claim_one, won = sf.store.claim_one, asyncio.Event()
 

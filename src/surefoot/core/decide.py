@@ -103,21 +103,21 @@ def add_message(d: Draft, message_id: str, role: str, body: bytes) -> None:
         raise NotAllowed("a performed call has no conversation: nobody would read it", code="no_conversation")
     assert (role == "note") == message_id.startswith(NOTE_PREFIX), f"a {role} called {message_id}"
     d.carry(MessageBody(message_id, body))
-    if d.run.batch_open or d.run.queued:
-        d.emit(ev.MessageQueued(message_id, role))
-    else:
-        d.emit(ev.MessageAppended(message_id, role, d.run.next_position))
+    _place_or_queue(d, message_id, role)
 
 
 def take_notes(d: Draft, message_ids: Iterable[str]) -> None:
     """Notes that an earlier run of the conversation has left queued: placed or queued as those of this run."""
     for message_id in message_ids:
-        if d.run.ended or message_id in d.run.queued:
-            continue
-        if d.run.batch_open or d.run.queued:
-            d.emit(ev.MessageQueued(message_id, "note"))
-        else:
-            d.emit(ev.MessageAppended(message_id, "note", d.run.next_position))
+        if not d.run.ended and message_id not in d.run.queued:
+            _place_or_queue(d, message_id, "note")
+
+
+def _place_or_queue(d: Draft, message_id: str, role: str) -> None:
+    if d.run.batch_open or d.run.queued:
+        d.emit(ev.MessageQueued(message_id, role))
+    else:
+        d.emit(ev.MessageAppended(message_id, role, d.run.next_position))
 
 
 def complete_run(d: Draft, result: bytes | None) -> None:

@@ -120,7 +120,7 @@ async def test_claiming_does_not_grow_with_the_runs_that_wait(bench: SqliteBench
 PLANS: Mapping[str, str] = {
     "append_guard": "sqlite_autoindex_run_1 (tenant_id=? AND id=?)",
     "append_guard_state": "sqlite_autoindex_run_1 (tenant_id=? AND id=?)",
-    "step_update": "sqlite_autoindex_step_1 (tenant_id=? AND id=?)",
+    "step_update": "sqlite_autoindex_step_2 (tenant_id=? AND run_id=? AND sequence=?)",
     "attempt_update": "attempt USING PRIMARY KEY (tenant_id=? AND step_id=? AND number=?)",
     "steps_live": "step_live (tenant_id=? AND run_id=?)",
     "attempts_live": "step_live (tenant_id=? AND run_id=?)",

@@ -131,7 +131,8 @@ class _Builder:
             if step is not old:
                 self._step(step, old, payloads.views.pop(step.id, None))
         for view in payloads.views.values():
-            self.add("step_view", *_views(view, self.keep), self.at.wall, self.run.tenant_id, view.step_id)
+            values = (*_views(view, self.keep), self.at.wall, self.run.tenant_id, view.step_id, self.run.id)
+            self.add("step_view", *values)
 
     def _step(self, step: Step, old: Step | None, view: port.StepView | None) -> None:
         changing = (*_step_values(step, self.run.id), *_views(view, self.keep), self.at.wall)
@@ -142,7 +143,7 @@ class _Builder:
                 _WORDS[step.type], step.identity_hash, self.at.wall,
             )  # fmt: skip
         else:
-            self.add("step_update", *changing, self.run.tenant_id, step.id)
+            self.add("step_update", *changing, self.run.tenant_id, step.id, self.run.id, step.sequence)
         self._attempts(step, old.attempts if old is not None else ())
 
     def _attempts(self, step: Step, old: tuple[Attempt, ...]) -> None:

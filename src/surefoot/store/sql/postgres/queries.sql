@@ -158,7 +158,8 @@ UPDATE run SET updated_at = updated_at WHERE tenant_id = :tenant_id AND id = :ru
 -- name: run_insert
 -- New runs. Guard: a new conversation is made beside it, or the conversation is there and locked, so that no note is queued
 -- meanwhile; the run that it works for, where there is one, has not ended; the unique keys refuse a second run under way in
--- the conversation and a start key that was used.
+-- the conversation and a start key that was used. A status that is not the bare column fits no index of runs under way: the
+-- run is found by its key.
 INSERT INTO run (
     tenant_id, id, conversation_id, agent, agent_version, kind, status, version, event_sequence, step_count,
     next_position, turns, last_committed_sequence, started_mono, started_wall, limits, queued, error_code, ready_at,
@@ -189,7 +190,7 @@ WHERE (new.new_conversation = 1 OR EXISTS (
     AND (new.parent_run_id IS NULL OR EXISTS (
         SELECT 1 FROM run AS parent
         WHERE parent.tenant_id = new.tenant_id AND parent.id = new.parent_run_id
-            AND parent.status NOT IN ('completed', 'failed', 'cancelled')
+            AND coalesce(parent.status, '') NOT IN ('completed', 'failed', 'cancelled')
         FOR SHARE
     ))
 ON CONFLICT DO NOTHING
@@ -209,8 +210,8 @@ SELECT count(*) AS count FROM run WHERE tenant_id = :tenant_id AND id = :run_id
 
 -- name: run_is_open
 -- Whether there is such a run that has not ended.
-SELECT count(*) AS count FROM run
-WHERE tenant_id = :tenant_id AND id = :run_id AND status NOT IN ('completed', 'failed', 'cancelled')
+SELECT count(*) FILTER (WHERE status NOT IN ('completed', 'failed', 'cancelled')) AS count FROM run
+WHERE tenant_id = :tenant_id AND id = :run_id
 
 -- name: conversation_insert
 -- A new conversation.
@@ -259,7 +260,9 @@ FROM rows AS new (
 ) JOIN won USING (ord)
 
 -- name: step_update
--- The only query that changes a step's status. Guard: the run's append_guard. Views that are not given stay.
+-- The only query that changes a step's status. Guard: the run's append_guard. Views that are not given stay. The step is
+-- named by both of its keys: as long as a new database has no statistics, each index looks as good as the other, also with
+-- the tenant alone, and one step would be looked for among all.
 UPDATE step SET
     status = new.status, rules = new.rules, tool_name = new.tool_name, tool_version = new.tool_version,
     call_id = new.call_id, position = new.position, operation_key = new.operation_key, input_hash = new.input_hash,
@@ -275,17 +278,20 @@ FROM rows AS new (
     input_hash text, input_ref text, target text, credential text, account text, owner_step_id text, action_id text,
     external_resource_id text, resource_url text, resolution text, error_code text, purpose text, attempt bigint,
     not_before float8, doubt_since float8, look_at float8, looks bigint, sweep bigint, person_absent bigint,
-    answered bigint, receipts text, safe_input text, safe_output text, updated_at float8, tenant_id text, id text
+    answered bigint, receipts text, safe_input text, safe_output text, updated_at float8, tenant_id text, id text,
+    run_id text, sequence bigint
 ) JOIN won USING (ord)
 WHERE step.tenant_id = new.tenant_id AND step.id = new.id
+    AND step.run_id = new.run_id AND step.sequence = new.sequence
 
 -- name: step_view
 -- Views of a step that did not change. Guard: the run's append_guard.
 UPDATE step SET
     safe_input = coalesce(new.safe_input, step.safe_input), safe_output = coalesce(new.safe_output, step.safe_output),
     updated_at = new.updated_at
-FROM rows AS new (safe_input text, safe_output text, updated_at float8, tenant_id text, id text) JOIN won USING (ord)
-WHERE step.tenant_id = new.tenant_id AND step.id = new.id
+FROM rows AS new (safe_input text, safe_output text, updated_at float8, tenant_id text, id text, run_id text)
+JOIN won USING (ord)
+WHERE step.tenant_id = new.tenant_id AND step.id = new.id AND step.run_id = new.run_id
 
 -- name: attempt_insert
 -- New attempts.
@@ -435,7 +441,8 @@ WHERE blob.tenant_id = new.tenant_id AND blob.run_id = new.run_id AND blob.reten
 
 -- name: operation_key_claim
 -- Steps take business keys. Each row must change one: nobody holds the key, or this step does, or a step that failed. Of
--- the latter nothing may have been found since, unless a person has had all of it undone.
+-- the latter nothing may have been found since, unless a person has had all of it undone (counted: an EXISTS behind an OR
+-- would read the questions of all runs).
 INSERT INTO operation_key (tenant_id, operation_key, run_id, step_id, input_hash, created_at, updated_at)
 SELECT
     new.tenant_id, new.operation_key, new.run_id, new.step_id, new.input_hash, new.created_at, new.updated_at
@@ -446,17 +453,18 @@ ON CONFLICT (tenant_id, operation_key) DO UPDATE SET
     run_id = excluded.run_id, step_id = excluded.step_id, input_hash = excluded.input_hash, updated_at = excluded.updated_at
 WHERE operation_key.step_id = excluded.step_id OR EXISTS (
     SELECT 1 FROM step
-    WHERE step.tenant_id = operation_key.tenant_id AND step.id = operation_key.step_id AND step.status = 'failed'
+    WHERE step.tenant_id = operation_key.tenant_id AND step.id = operation_key.step_id
+        AND step.run_id = operation_key.run_id AND step.status = 'failed'
         AND NOT EXISTS (
             SELECT 1 FROM pending_action AS asked
             WHERE asked.tenant_id = step.tenant_id AND asked.run_id = step.run_id AND asked.step_id = step.id
                 AND asked.kind = 'duplicate' AND asked.status IN ('waiting', 'rejected')
         )
-        AND (step.receipts = '[]' OR EXISTS (
-            SELECT 1 FROM pending_action AS asked
+        AND (step.receipts = '[]' OR (
+            SELECT count(*) FROM pending_action AS asked
             WHERE asked.tenant_id = step.tenant_id AND asked.run_id = step.run_id AND asked.step_id = step.id
                 AND asked.kind = 'duplicate' AND asked.status = 'approved'
-        ))
+        ) > 0)
 )
 RETURNING 1
 
@@ -711,6 +719,10 @@ RETURNING id
 -- name: run_get
 -- One run.
 SELECT * FROM run WHERE tenant_id = :tenant_id AND id = :run_id
+
+-- name: runs_of_ids
+-- Several runs by their ids.
+SELECT * FROM run WHERE tenant_id = :tenant_id AND id = ANY(:run_ids::text[])
 
 -- name: runs_of_parent
 -- The runs that work on calls of this one.

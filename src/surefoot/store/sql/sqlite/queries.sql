@@ -277,12 +277,12 @@ UPDATE step SET
     resource_url = ?, resolution = ?, error_code = ?, purpose = ?, attempt = ?, not_before = ?, doubt_since = ?, look_at = ?,
     looks = ?, sweep = ?, person_absent = ?, answered = ?, receipts = ?, safe_input = coalesce(?, safe_input),
     safe_output = coalesce(?, safe_output), updated_at = ?
-WHERE tenant_id = ? AND id = ?
+WHERE tenant_id = ? AND id = ? AND run_id = ? AND sequence = ?
 
 -- name: step_view
 -- Views of a step that did not change. Guard: the run's append_guard.
 UPDATE step SET safe_input = coalesce(?, safe_input), safe_output = coalesce(?, safe_output), updated_at = ?
-WHERE tenant_id = ? AND id = ?
+WHERE tenant_id = ? AND id = ? AND run_id = ?
 
 -- name: attempt_insert
 -- A new attempt.

@@ -22,6 +22,7 @@ from surefoot.connectors import github
 from surefoot.doors import Clock
 from surefoot.errors import SurefootError
 from surefoot.http import Response, system_doors
+from surefoot.runtime.worker import CAPACITY
 from surefoot.snapshot import RunEvent, RunSnapshot, StepView, public_event
 from surefoot.store import requests
 from surefoot.store.open import open_store
@@ -251,13 +252,14 @@ class Sim(Case):
         worker: bool = True,
         lease_seconds: float = 10.0,
         tools: Sequence[Tool] = (),
+        capacity: int = CAPACITY,
     ) -> Surefoot:
         """A Surefoot of the test's process, or of another one; two in one process are two workers."""
         owner = process or self.person
         assert owner is not None
         return Surefoot(
-            self.url, agents, worker=worker, tools=tools, lease_seconds=lease_seconds, doors=owner.doors, secret=SECRET,
-            log=self.lines.append,
+            self.url, agents, worker=worker, tools=tools, lease_seconds=lease_seconds, capacity=capacity,
+            doors=owner.doors, secret=SECRET, log=self.lines.append,
         )  # fmt: skip
 
     def worker(self, *agents: Agent, name: str = "worker", lease_seconds: float = 10.0) -> Process:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -12,7 +12,7 @@ from surefoot.core.state import Run, Step
 from surefoot.errors import CommitUnknown, StoreUnavailable, WaitTimeout
 from surefoot.runtime.held import Held
 from surefoot.runtime.worker import IDLE_POLL_SECONDS, Worker
-from surefoot.store.port import Claimed, Create
+from surefoot.store.port import Claimed, Create, Store
 from tests.cases.rig import Sim, ended, story
 
 LEASE_SECONDS = 600.0
@@ -42,6 +42,26 @@ async def test_runs_that_were_claimed_with_one_that_could_not_be_read_go_on(
         for run_id in runs:
             assert (await sf.wait(run_id, until=ended, timeout=SOON_SECONDS)).status == "completed"
     assert not any(fails.values()), "the store was away in the middle of adopting"
+
+
+@story
+async def test_runs_that_could_not_be_read_together_are_read_by_themselves(
+    sim: Sim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = sim.agent(["done"])
+    async with sim.surefoot(agent, worker=False) as sf:
+        store, asked = type(sf.store), list[int]()
+        runs = [(await sf.start(agent, f"Say {number}.")).id for number in range(RUNS)]
+
+        async def away(self: Store, tenant_id: str, run_ids: Sequence[str]) -> None:
+            asked.append(len(run_ids))
+            raise StoreUnavailable("the store is away")
+
+        monkeypatch.setattr(store, "load_all", away)
+        async with sim.surefoot(agent, lease_seconds=LEASE_SECONDS):
+            for run_id in runs:
+                assert (await sf.wait(run_id, until=ended, timeout=SOON_SECONDS)).status == "completed"
+    assert asked == [RUNS]
 
 
 @story
@@ -339,11 +359,11 @@ def _failing_loads(monkeypatch: pytest.MonkeyPatch, fails: dict[str, int]) -> No
     """Reading a run that was claimed fails so many times, by its id."""
     adoptable = Worker._adoptable
 
-    async def failing(worker: Worker, claimed: Claimed) -> Run | None:
+    async def failing(worker: Worker, claimed: Claimed, run: Run | None) -> Run | None:
         if fails.get(claimed.run_id):
             fails[claimed.run_id] -= 1
             raise StoreUnavailable("the store is away")
-        return await adoptable(worker, claimed)
+        return await adoptable(worker, claimed, run)
 
     monkeypatch.setattr(Worker, "_adoptable", failing)
 

@@ -78,6 +78,25 @@ async def test_what_a_newer_surefoot_wrote_is_left_as_it_is_and_goes_on_with_the
 
 
 @story
+async def test_of_runs_that_are_claimed_together_one_that_cannot_be_read_is_set_aside_alone(sim: Sim) -> None:
+    writer = Agent("writer", FakeModel(["Done."] * 3))
+    async with sim.surefoot(writer, worker=False) as sf:
+        runs = [await sf.start("writer", "Write.") for _ in range(3)]
+        change = "UPDATE run SET signals = ? WHERE id = ?"
+        ((signals,),) = sim.place.query("SELECT DISTINCT signals FROM run")
+        assert sim.place.execute(change, "{odd", runs[1].id) == 1
+        async with sim.surefoot(writer):
+            ended = [(await sf.wait(run.id, timeout=30.0)).status for run in (runs[0], runs[2])]
+            await sim.until(lambda: sim.place.query("SELECT blocked_code FROM run WHERE blocked_code IS NOT NULL"))
+    assert ended == ["completed", "completed"]
+    assert sim.place.query("SELECT id, blocked_code FROM run WHERE blocked_code IS NOT NULL") == [
+        (runs[1].id, "unreadable")
+    ]
+    assert sim.place.execute(change, signals, runs[1].id) == 1  # for the judge
+    sim.may_run.add(runs[1].id)
+
+
+@story
 async def test_what_an_older_surefoot_could_not_read_goes_on_with_a_newer_one_that_runs_already(sim: Sim) -> None:
     """It stood still until some worker was started anew, while the one that reads it was there all the time."""
     sim.broken.add("I1")  # this target stands outside of the World

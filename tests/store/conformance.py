@@ -491,6 +491,20 @@ class Payloads:
         assert loaded.actions["act_1"].status is ActionStatus.rejected
         assert loaded.steps[step].status is StepStatus.failed
 
+    async def test_several_runs_are_read_at_once(self, bench: Bench) -> None:
+        store = await bench.open()
+        stories = [await Story.begin(store, number) for number in range(1, 5)]
+        await stories[0].wait_for_person()
+        await stories[1].begin_step()
+        await stories[2].begin_step()
+        await stories[2].end_step()
+        ids = [story.run.id for story in stories]
+        found = await store.load_all(TENANT, [ids[2], "run_missing", ids[0], ids[1]])
+        assert found == [await store.load(TENANT, run_id) for run_id in ids[:3]]
+        assert [len(run.actions) for run in found] == [1, 0, 0] and found[1].steps[stories[1].step_id(1)].attempts
+        assert not found.unreadable
+        assert await store.load_all("another", ids) == await store.load_all(TENANT, []) == []
+
     async def test_blobs_are_found_by_their_content(self, bench: Bench) -> None:
         store = await bench.open()
         story = await Story.begin(store)

@@ -29,6 +29,7 @@ from surefoot.store.port import Claimed
 
 CAPACITY = 128
 """Runs that one worker drives at once."""
+LOADED_AT_ONCE = 64
 IDLE_POLL_SECONDS = 1.0
 """At least so often a worker looks for dead owners and missed wake-ups."""
 STOP_GRACE_SECONDS = 10.0
@@ -110,12 +111,12 @@ class Worker:
     async def _wait_claims(self, seconds: float) -> None:
         """A claim that is under way gives back what it gets: cut off, nobody would know what that is."""
         if self._claims and len(self._tasks) > 1:
-            await first_of(_all_ended(self._tasks[1:2]), self.ctx.doors.clock.sleep(seconds))
+            await first_of(asyncio.wait(self._tasks[1:2]), self.ctx.doors.clock.sleep(seconds))
 
     async def _wait_drives(self, seconds: float) -> None:
         drives = list(self._drives.values())
         if drives:
-            await first_of(_all_ended(drives), self.ctx.doors.clock.sleep(seconds))
+            await first_of(asyncio.wait(drives), self.ctx.doors.clock.sleep(seconds))
 
     def wake(self, run_id: str | None = None) -> None:
         """Something in this process may have made a run ready; `run_id` names one that is perhaps driven here."""
@@ -140,7 +141,9 @@ class Worker:
             except Exception as problem:
                 # Whatever it was: a worker that silently claims nothing any more would be worse.
                 failures += 1
-                self.ctx.log(f"worker {self.id}: claiming failed ({self._named(problem)}); trying again")
+                self.ctx.log(
+                    f"worker {self.id}: claiming failed ({safe_error(problem, self.ctx.redactor)}); trying again"
+                )
 
     async def _claim_and_rest(self, failures: int) -> None:
         if failures:
@@ -150,12 +153,9 @@ class Worker:
         self._wake.clear()
         claimed = await self._claim()
         await self._rounds.look()
-        delay = 0.0 if claimed else await self._until_ready()
-        if delay > 0:
-            await self._rest(seen, delay)
-
-    def _named(self, problem: Exception) -> str:
-        return safe_error(problem, self.ctx.redactor)
+        if not claimed:
+            # One that is full could take nothing, and is woken by the end of what it drives.
+            await self._rest(seen, await self._until_ready() if self.free > 0 else IDLE_POLL_SECONDS)
 
     async def _claim(self) -> list[Claimed]:
         if self.free <= 0:
@@ -165,15 +165,28 @@ class Worker:
                 self.ctx.tenant_id, self.id, self._known(), self.ctx.lease_s, self.free
             )
             problem: Exception | None = None
-            for one in claimed:
+            for place, one in enumerate(claimed):
+                if place % LOADED_AT_ONCE == 0:
+                    loaded = await self._loaded(claimed[place : place + LOADED_AT_ONCE])
                 try:
-                    await self.adopt(one)
+                    await self.adopt(one, loaded.get(one.run_id))
                 except Exception as failed:
                     # It is no reason to leave the others that were claimed with it without a driver.
                     problem = failed
+                if one.run_id not in self.drivers:
+                    # That took time: what was read of the others with it may be old.
+                    loaded = {}
         if problem is not None:
             raise problem
         return claimed
+
+    async def _loaded(self, claimed: Sequence[Claimed]) -> dict[str, Run]:
+        """Several runs in one read. Those that it does not give are read by themselves, which says why."""
+        found: Sequence[Run] = ()
+        with contextlib.suppress(StoreError):
+            if len(claimed) > 1:
+                found = await self.ctx.store.load_all(self.ctx.tenant_id, [one.run_id for one in claimed])
+        return {run.id: run for run in found}
 
     def _wants(self, run: Run | None) -> bool:
         """Whether there is room for a run, and this worker can drive it."""
@@ -224,14 +237,14 @@ class Worker:
                 if versions.get(run_id, 0) > driver.handle.run.version:
                     driver.poke()
 
-    async def adopt(self, claimed: Claimed) -> None:
+    async def adopt(self, claimed: Claimed, run: Run | None = None) -> None:
         """Drive a run whose lease was won. Where it is not driven after all, the lease is given back: it would be
-        nobody's, and in the way of all until its end. Raises StoreError.
+        nobody's, and in the way of all until its end. `run`: as read under that lease, just now. Raises StoreError.
         """
-        run, until = None, self.ctx.store.local(claimed.lease_until)
+        until = self.ctx.store.local(claimed.lease_until)
         try:
             if not self.stopping:
-                run = await self._adoptable(claimed)
+                run = await self._adoptable(claimed, run)
         except BaseException:
             self.look_after(self._give_back(claimed.run_id, claimed.token, lambda: until))
             raise
@@ -242,11 +255,11 @@ class Worker:
             assert loop is not None, "checked in _cannot_drive"
             self.drive(self.driver(run, loop, claimed))
 
-    async def _adoptable(self, claimed: Claimed) -> Run | None:
+    async def _adoptable(self, claimed: Claimed, run: Run | None) -> Run | None:
         """The run, unless it is none of this worker's."""
         tenant, run_id = self.ctx.tenant_id, claimed.run_id
         try:
-            run = await self.ctx.store.load(tenant, run_id)
+            run = run or await self.ctx.store.load(tenant, run_id)
             problem = why = self._cannot_drive(run)
         except Unreadable as error:
             problem, why = UNREADABLE, f"unreadable: {error}"
@@ -385,7 +398,7 @@ class Worker:
                 await self.ctx.doors.clock.sleep(self.ctx.lease_s / 3)
                 await self._renew()
             except Exception as problem:
-                self.ctx.log(f"worker {self.id}: leases are not renewed ({self._named(problem)})")
+                self.ctx.log(f"worker {self.id}: leases are not renewed ({safe_error(problem, self.ctx.redactor)})")
                 self._give_up_late_leases()
 
     async def _renew(self) -> None:
@@ -394,10 +407,11 @@ class Worker:
         if not held:
             return
         renewing = asyncio.ensure_future(self.ctx.store.renew(self.ctx.tenant_id, held, self.ctx.lease_s))
+        pause_s = self.ctx.lease_s * LATE_LOOK_FRACTION
         try:
             while not renewing.done():
                 # A store may wait for longer than a lease lasts, and calls go on meanwhile.
-                await self._until_done(renewing, self.ctx.lease_s * LATE_LOOK_FRACTION)
+                await first_of(asyncio.wait([renewing]), self.ctx.doors.clock.sleep(pause_s))
                 if not renewing.done():
                     self._give_up_late_leases()
             ends = renewing.result()
@@ -407,16 +421,6 @@ class Worker:
             self._renewed(run_id, held[run_id], ends.get(run_id))
         # Who claims nothing hears of others here alone; to who does, something may have been told between two looks.
         await self._poke_changed()
-
-    async def _until_done(self, work: asyncio.Future[Mapping[str, float]], seconds: float) -> None:
-        pause = asyncio.ensure_future(self.ctx.doors.clock.sleep(seconds))
-        both: set[asyncio.Future[Mapping[str, float]] | asyncio.Future[None]] = {work, pause}
-        try:
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            if pause.done():
-                pause.result()
-        finally:
-            pause.cancel()
 
     def _renewed(self, run_id: str, token: int, until: float | None) -> None:
         driver = self.drivers.get(run_id)
@@ -443,7 +447,3 @@ class Worker:
         elif self.unhealthy is None and stuck:
             self.unhealthy = "a call does not end after its time-out"
             self.ctx.log(f"worker {self.id}: {self.unhealthy}; claiming nothing more, to be replaced")
-
-
-async def _all_ended(drives: list[asyncio.Task[None]]) -> None:
-    await asyncio.wait(drives)

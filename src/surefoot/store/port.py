@@ -252,7 +252,6 @@ class Store(AccessStore, Protocol):
         self, tenant_id: str, run_id: str, worker_id: str, lease_s: float, aside: str = "unknown_tool"
     ) -> Claimed | None:
         """The same for one run, ready or not; None if it is leased to a live owner, or blocked, but not by `aside`.
-
         Raises NotFound.
         """
         ...
@@ -288,6 +287,10 @@ class Store(AccessStore, Protocol):
 
         Raises NotFound.
         """
+        ...
+
+    async def load_all(self, tenant_id: str, run_ids: Sequence[str]) -> Listed[Run]:
+        """The runs with these ids that are there, oldest first, as `load` gives them."""
         ...
 
     async def run(self, tenant_id: str, run_id: str) -> RunRow:
@@ -426,9 +429,8 @@ class Store(AccessStore, Protocol):
     async def next_wake(
         self, tenant_id: str, agents: Mapping[str, str] | None = None
     ) -> tuple[float | None, float | None]:
-        """The earliest (mono, wall) at which an unleased run becomes ready; the ends of live leases count as well.
-
-        With `agents`, only runs that a claim with the same `agents` would take.
+        """The earliest (mono, wall) at which an unleased run becomes ready; the ends of live leases count as well. With
+        `agents`, only runs that a claim with the same `agents` would take.
         """
         ...
 
@@ -441,8 +443,7 @@ class Store(AccessStore, Protocol):
         ...
 
     async def prune(self, tenant_id: str, ended_before: float, *, blobs_before: float) -> Mapping[str, int]:
-        """Remove whole terminal runs older than a wall time, and request blobs of ended steps; counts by record.
-
-        What an open question or a look still needs stays.
+        """Remove whole terminal runs older than a wall time, and request blobs of ended steps; counts by record. What
+        an open question or a look still needs stays.
         """
         ...

@@ -5,7 +5,9 @@ statement, which brings rows of several tables as JSON where it has to.
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import TypeVar
 
@@ -25,13 +27,13 @@ T = TypeVar("T")
 
 
 class Loaded:
-    """The rows that a statement brought, by what they are."""
+    """The rows that a statement brought, by what they are and whose."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.runs: list[Row] = []
-        self._steps: list[Row] = []
-        self._attempts: list[Row] = []
-        self._actions: dict[str, Row] = {}
+        self._steps: defaultdict[object, list[Row]] = defaultdict(list)
+        self._attempts: defaultdict[object, list[Row]] = defaultdict(list)
+        self._actions: defaultdict[object, dict[str, Row]] = defaultdict(dict)
         self._evidence: list[Row] = []
         for row in rows:
             self._add(str(row["record"]), msgspec.json.decode(str(row["data"]), type=dict[str, object]))
@@ -41,43 +43,49 @@ class Loaded:
             case "run":
                 self.runs.append(row)
             case "step":
-                self._steps.append(row)
+                self._steps[row["run_id"]].append(row)
             case "attempt":
-                self._attempts.append(row)
+                self._attempts[row["step_id"]].append(row)
             case "evidence":
                 self._evidence.append(row)
             case _:
                 # A question may come by two ways.
-                self._actions[str(row["id"])] = row
+                self._actions[row["run_id"]][str(row["id"])] = row
 
     def steps(self, read: Callable[[Row, Sequence[Attempt]], T]) -> list[T]:
         """All steps with their attempts, in the order of their sequences."""
-        attempts = records.read_attempts(sorted(self._attempts, key=itemgetter("step_id", "number")))
-        in_order = sorted(self._steps, key=itemgetter("run_id", "sequence"))
-        return [read(row, attempts.get(str(row["id"]), ())) for row in in_order]
+        steps = sorted(chain.from_iterable(self._steps.values()), key=itemgetter("run_id", "sequence"))
+        attempts = records.read_attempts(self._tried(steps))
+        return [read(row, attempts.get(str(row["id"]), ())) for row in steps]
 
     def run(self, row: Row) -> Run:
         """One of the runs with what belongs to it; raises Unreadable for a damaged row of its own only."""
-        mine = sorted((s for s in self._steps if s["run_id"] == row["id"]), key=itemgetter("sequence"))
-        own = {step["id"] for step in mine}
-        tried = sorted((a for a in self._attempts if a["step_id"] in own), key=itemgetter("step_id", "number"))
-        attempts = records.read_attempts(tried)
+        mine, asked = self._of(row)
+        attempts = records.read_attempts(self._tried(mine))
         steps: list[Step] = [records.read_step(step, attempts.get(str(step["id"]), ())) for step in mine]
-        asked = sorted((a for a in self._actions.values() if a["run_id"] == row["id"]), key=itemgetter("arrival", "id"))
         actions: list[Action] = [records.read_action(action) for action in asked]
         return records.read_run(row, steps, actions)
 
     def shown(self, row: Row) -> ShownRun:
         """The only run there is, with everything."""
-        steps = sorted(self._steps, key=itemgetter("sequence"))
-        tried = sorted(self._attempts, key=itemgetter("step_id", "number"))
+        steps, asked = self._of(row)
         evidence = sorted(self._evidence, key=itemgetter("arrival"))
-        asked = sorted(self._actions.values(), key=itemgetter("arrival", "id"))
-        return records.read_shown(row, steps, tried, evidence, asked)
+        return records.read_shown(row, steps, self._tried(steps), evidence, asked)
 
     def has_step(self, step_id: str) -> bool:
         """Whether that step is among them."""
-        return any(step["id"] == step_id for step in self._steps)
+        return any(step["id"] == step_id for step in chain.from_iterable(self._steps.values()))
+
+    def _of(self, row: Row) -> tuple[list[Row], list[Row]]:
+        """A run's steps and actions, in order."""
+        steps = sorted(self._steps[row["id"]], key=itemgetter("sequence"))
+        return steps, sorted(self._actions[row["id"]].values(), key=itemgetter("arrival", "id"))
+
+    def _tried(self, steps: Sequence[Row]) -> list[Row]:
+        """The attempts of these steps, in order."""
+        return sorted(
+            chain.from_iterable(self._attempts[step["id"]] for step in steps), key=itemgetter("step_id", "number")
+        )
 
 
 class PostgresReads:
@@ -101,6 +109,11 @@ class PostgresReads:
         if step_id is not None and not loaded.has_step(step_id):
             raise NotFound(f"no step {step_id} in {run_id}")
         return loaded.run(loaded.runs[0])
+
+    async def load_all(self, tenant_id: str, run_ids: Sequence[str]) -> Listed[Run]:
+        """The runs with these ids that are there, oldest first, as `load` gives them."""
+        loaded = await self._load("runs_of_ids", {"tenant_id": tenant_id, "run_ids": list(run_ids)})
+        return listed(sorted(loaded.runs, key=itemgetter("id")), loaded.run)
 
     async def run(self, tenant_id: str, run_id: str) -> RunRow:
         """One run. Raises NotFound."""

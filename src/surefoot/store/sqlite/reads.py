@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import TypeVar
 
@@ -37,6 +37,16 @@ class SqliteReads:
     async def load(self, tenant_id: str, run_id: str, step_id: str | None = None) -> Run:
         """The run with its live steps and actions, and with the step named. Raises NotFound."""
         return await self._read(lambda: self._load(self._run_row(tenant_id, run_id), step_id))
+
+    async def load_all(self, tenant_id: str, run_ids: Sequence[str]) -> Listed[Run]:
+        """The runs with these ids that are there, oldest first, as `load` gives them."""
+
+        def read() -> Listed[Run]:
+            named = [{"tenant_id": tenant_id, "run_id": run_id} for run_id in sorted(set(run_ids))]
+            rows = [row for params in named if (row := self._file.one("run_get", params)) is not None]
+            return listed(rows, lambda row: self._load(row, None))
+
+        return await self._read(read)
 
     async def run(self, tenant_id: str, run_id: str) -> RunRow:
         """One run. Raises NotFound."""

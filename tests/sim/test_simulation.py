@@ -94,6 +94,12 @@ def test_the_trace_tells_the_story() -> None:
     assert any("POST" in line for line in lines)
 
 
+@pytest.mark.sqlite_only("one seed, as it was found")
+def test_who_is_asked_since_the_clocks_have_moved_apart_is_not_asked_in_vain() -> None:
+    """The wall clock jumps by half an hour behind an intent of which nothing was sent: no absence is believed then."""
+    simulate(4177)
+
+
 @pytest.mark.prove
 @pytest.mark.sqlite_only("on PostgreSQL fewer are played, since each takes longer")
 def test_many_seeds_hold() -> None:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from surefoot.core import events as ev
+from surefoot.core import events as ev, policy
 from surefoot.core.marker import encode_key
-from surefoot.core.state import ActionKind, AttemptEnd
+from surefoot.core.state import ActionKind, AttemptEnd, Instant
 from surefoot.testing import checker
 from surefoot.testing.checker import Book, Commit, Lived, Owner
 from surefoot.testing.clock import MONO_AT_START, WALL_AT_START
@@ -189,9 +189,19 @@ def _nobody_is_asked_in_vain(book: Book, outside: Outside) -> Iterator[str]:
     if outside.stops or not outside.one_boot or any("worker" in name for name in outside.died):
         return
     for key, owner in book.owners.items():
-        kinds = [line.event.kind for line in owner.events() if isinstance(line.event, ev.ActionRequested)]
-        if ActionKind.resolve in kinds and not any(_carries(sent, key) for sent in outside.sent):
+        asked = [
+            line.at
+            for line in owner.events()
+            if isinstance(line.event, ev.ActionRequested) and line.event.kind is ActionKind.resolve
+        ]
+        if not all(_drifted(owner, at) for at in asked) and not any(_carries(sent, key) for sent in outside.sent):
             yield f"somebody was asked what became of {key}, and nothing of it was ever sent"
+
+
+def _drifted(owner: Owner, at: Instant) -> bool:
+    """Whether the clocks had moved apart since an intent: no absence is believed then, and asking is right."""
+    began = [line.at for line in owner.intents()]
+    return any(abs((at.wall - a.wall) - (at.mono - a.mono)) > policy.CLOCK_DRIFT_SECONDS_MAX for a in began)
 
 
 def _carries(sent: Sent, key: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from surefoot import Absent, Found, Operation, Receipt, Undetermined, effects, sleep, tool
@@ -9,6 +11,7 @@ from surefoot.agent.model import ModelRequest, NoteMessage
 from surefoot.agent.tools import Tool
 from surefoot.doctor import examine
 from surefoot.errors import StoreUnavailable
+from surefoot.store.port import MessageRow
 from surefoot.testing.model import FakeModel, ScriptedCall
 from tests.cases.rig import Sim, ended, story
 
@@ -23,7 +26,7 @@ def sending() -> Tool:
         return Found(FOUND[0]) if FOUND else Undetermined("the list cannot be read")
 
     @tool(effect=effects.lookup(find, settle=1.0))
-    async def send(op: Operation) -> Receipt:
+    async def send(op: Operation, to: str = "all") -> Receipt:
         """Send something; the connection breaks."""
         raise effects.InDoubt("the connection broke")
 
@@ -94,4 +97,49 @@ async def test_a_late_note_that_comes_while_the_model_is_at_work_stands_behind_n
         assert await outside.report(run.steps[1].operation_key or "", Found(Receipt(resource_id="n-1")))
         assert (await sf.wait(second.id, until=ended, timeout=WAIT_SECONDS)).status == "completed"
         assert [len(told) for told in notes(model)] == [0, 0, 1]
+        assert not (await examine(sf.store, sf.tenant)).findings
+
+
+@story
+async def test_a_note_that_got_its_place_while_another_one_was_handed_over_is_told_once(
+    sim: Sim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was queued a second time, no place could be given to it any more, and the run stood still for ever."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    FOUND.clear()
+    goes_on = asyncio.Event()
+
+    async def until_told(request: ModelRequest) -> list[ScriptedCall]:
+        await goes_on.wait()
+        return [("sleep", {"seconds": 1})]
+
+    async def slowly(request: ModelRequest) -> list[ScriptedCall]:
+        await sim.pass_time(100.0)
+        return [("sleep", {"seconds": 1})]
+
+    calls: list[ScriptedCall] = [("send", {"to": "ann"}), ("send", {"to": "ben"})]
+    agent = sim.agent([calls, until_told, slowly, "done"], sending(), sleep)
+    model = sim.models[-1]
+    async with sim.surefoot(agent) as sf, sim.surefoot(agent, worker=False) as outside:
+        first = await sf.start(agent, "Send them.")
+        run = await sf.wait(first.id, until=lambda run: run.status == "reconciling", timeout=WAIT_SECONDS)
+        await sf.cancel(first.id, by="ann")
+        second = await sf.start(agent, "And now?", conversation_id=first.conversation_id)
+        await sim.until(lambda: len(model.requests) == 2)
+        queued = outside.store.queued
+
+        async def slow_read(tenant_id: str, conversation_id: str) -> list[MessageRow]:
+            rows = await queued(tenant_id, conversation_id)
+            if len(rows) == 2 and not goes_on.is_set():
+                goes_on.set()
+                await sim.until(lambda: len(model.requests) == 3)
+            return rows
+
+        monkeypatch.setattr(outside.store, "queued", slow_read)
+        for number, step in enumerate(run.steps[1:]):
+            found = Found(Receipt(resource_id=f"n-{number}"))
+            assert await outside.report(step.operation_key or "", found)
+        assert goes_on.is_set()
+        assert (await sf.wait(second.id, until=ended, timeout=WAIT_SECONDS)).status == "completed"
+        assert [len(told) for told in notes(model)] == [0, 0, 1, 2]
         assert not (await examine(sf.store, sf.tenant)).findings

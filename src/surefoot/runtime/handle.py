@@ -128,11 +128,10 @@ class Handle:
         with contextlib.suppress(SurefootError):
             _, under_way = await store.conversation(run.tenant_id, run.conversation_id)
             for _ in range(HANDOVERS_MAX if under_way is not None else 0):
-                queued = [
-                    row.id for row in await store.queued(run.tenant_id, run.conversation_id) if row.role == "note"
-                ]
+                # The run before its notes: one that gets its place behind this is a conflict, and not queued again.
                 other = Draft(await store.load(run.tenant_id, under_way or ""), store.now())
-                take_notes(other, queued)
+                queued = await store.queued(run.tenant_id, run.conversation_id)
+                take_notes(other, [row.id for row in queued if row.role == "note"])
                 if not other.events:
                     return
                 with contextlib.suppress(Conflict):

@@ -171,16 +171,19 @@ class Surefoot(Decisions, Views):
         if self._home.forked:
             self._worker = self._scheduler = self._undoing = self._ctx = None
             return
-        for looking in (self._scheduler, self._undoing):
-            if looking is not None:
-                await looking.stop()
-        if self._worker is not None:
-            await self._worker.stop(grace_seconds)
-            self._worker = None
-        await close_models(self._models, self._tell)
-        if self._ctx is not None:
-            await self._ctx.store.close()
-            self._ctx = None
+        try:
+            for looking in (self._scheduler, self._undoing):
+                if looking is not None:
+                    await looking.stop()
+            if self._worker is not None:
+                await self._worker.stop(grace_seconds)
+                self._worker = None
+            await close_models(self._models, self._tell)
+        finally:
+            # Also where that is cut off: nobody closes it a second time.
+            if self._ctx is not None:
+                await self._ctx.store.close()
+                self._ctx = None
 
     @property
     def context(self) -> Context:

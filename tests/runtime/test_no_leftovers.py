@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from surefoot import Agent, Operation, Receipt, Surefoot, Undetermined, effects, tool
-from surefoot.errors import StoreUnavailable
+from surefoot.errors import StoreClosed, StoreUnavailable
 from surefoot.runtime.execute import Call
 from surefoot.store.port import Append
 from surefoot.testing import FakeModel
@@ -130,3 +130,43 @@ async def test_a_call_whose_end_nobody_waits_for_any_more_complains_to_nobody() 
     del call
     gc.collect()
     assert not complaints
+
+
+@pytest.mark.parametrize("where", ["calls", "store"])
+async def test_a_closing_that_is_cut_off_closes_the_store_all_the_same(
+    store_url: str, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Nobody closes it a second time: its connection was left open, and what drove the run went on with it."""
+    ours = asyncio.all_tasks()
+    began, reached = asyncio.Event(), asyncio.Event()
+
+    @tool(effect=effects.opaque)
+    async def post(op: Operation) -> Receipt:
+        """Post something, for ever."""
+        began.set()
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError
+
+    async def waits(*args: object) -> None:
+        reached.set()
+        await asyncio.get_running_loop().create_future()
+
+    agent = Agent("poster", FakeModel([[("post", {})], "posted"]), "", [post])
+    sf = await Surefoot(store_url, [agent], worker=True, log=lambda line: None).__aenter__()
+    run, store = await sf.start("poster", "Post it."), sf.store
+    await asyncio.wait_for(began.wait(), 20)
+    with monkeypatch.context() as patched:
+        if where == "calls":
+            patched.setattr(sf.worker, "_wait_drives", waits)
+        else:
+            patched.setattr(getattr(store, "_writer"), "drain", waits)  # noqa: B009 - both stores have one
+        closing = asyncio.ensure_future(sf.close(grace_seconds=0.1))
+        await asyncio.wait_for(reached.wait(), 20)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+    with pytest.raises(StoreClosed):
+        await store.run("default", run.id)
+    await eventually(lambda: asyncio.all_tasks() <= ours, "the end of every task", seconds_max=15.0)
+    async with Surefoot(store_url, [agent], log=lambda line: None) as later:
+        assert (await later.snapshot(run.id)).steps[-1].status in ("running", "outcome_unknown")

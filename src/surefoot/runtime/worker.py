@@ -96,15 +96,19 @@ class Worker:
         for driver in list(self._drives):
             driver.stop()
         self._throttles.stop()
-        await self._wait_claims(grace_s)
-        for task in self._tasks[1:]:
-            task.cancel()
-        await self._wait_drives(grace_s)
-        for driver in list(self._drives):
-            driver.cancel()
-        await self._wait_drives(grace_s)
-        for task in self._tasks:
-            task.cancel()
+        try:
+            await self._wait_claims(grace_s)
+            for task in self._tasks[1:]:
+                task.cancel()
+            await self._wait_drives(grace_s)
+            for driver in list(self._drives):
+                driver.cancel()
+            await self._wait_drives(grace_s)
+        finally:  # also where it is cut off
+            for driver in list(self._drives):
+                driver.cancel()
+            for task in self._tasks:
+                task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._throttles.close()
 
@@ -114,14 +118,12 @@ class Worker:
             await first_of(asyncio.wait(self._tasks[1:2]), self.ctx.doors.clock.sleep(seconds))
 
     async def _wait_drives(self, seconds: float) -> None:
-        drives = list(self._drives.values())
-        if drives:
+        if drives := list(self._drives.values()):
             await first_of(asyncio.wait(drives), self.ctx.doors.clock.sleep(seconds))
 
     def wake(self, run_id: str | None = None) -> None:
         """Something in this process may have made a run ready; `run_id` names one that is perhaps driven here."""
-        driver = self.drivers.get(run_id or "")
-        if driver is not None:
+        if (driver := self.drivers.get(run_id or "")) is not None:
             driver.poke()
         self._wake.set()
 
@@ -214,8 +216,7 @@ class Worker:
     async def _back_off(self, failures: int) -> None:
         """Wait, also where others write meanwhile: what they tell of is looked at, and is no reason to claim sooner."""
         now = self.ctx.doors.clock.now
-        fraction = self.ctx.doors.entropy.fraction()
-        until = now().mono + policy.backoff(failures, fraction, base_s=0.1, max_s=5.0)
+        until = now().mono + policy.backoff(failures, self.ctx.doors.entropy.fraction(), base_s=0.1, max_s=5.0)
         while not self.stopping and (left := until - now().mono) > 0:
             self._wake.clear()
             await self._rest(self.ctx.store.foreign_count(), left)
@@ -293,8 +294,7 @@ class Worker:
     def drive(self, driver: Driver, begun: Sequence[str] = ()) -> None:
         """Begin to drive. `begun` are steps whose intents were committed for it, and acknowledged."""
         run_id = driver.handle.run.id
-        earlier = self.drivers.get(run_id)
-        if earlier is not None:
+        if (earlier := self.drivers.get(run_id)) is not None:
             # Its lease is over, and it has not been told yet: this worker has won the next one.
             earlier.lose()
         self.drivers[run_id] = driver

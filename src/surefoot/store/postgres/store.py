@@ -120,12 +120,19 @@ class PostgresStore(PostgresAccess):
             return
         self._closed = True
         self._watch.stop()
-        await self._writer.drain()
-        if self._workers.any:
-            await self._stop_workers()
-        if self._listener is not None:
-            await self._listener.stop()
-        await self._links.close()
+        try:
+            await self._writer.drain()
+            if self._workers.any:
+                await self._stop_workers()
+            if self._listener is not None:
+                await self._listener.stop()
+            await self._links.close()
+        except BaseException:
+            # Cut off: nobody closes it a second time.
+            if self._listener is not None:
+                self._listener.drop()
+            self._links.end()
+            raise
 
     async def _stop_workers(self) -> None:
         try:

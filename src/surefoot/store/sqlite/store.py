@@ -97,11 +97,14 @@ class SqliteStore(SqliteAccess):
             return
         self._closed = True
         self._watch.stop()
-        await self._writer.drain()
-        if self._workers.any:
-            await self._stop_workers()
-        self._checkpointer.stop()
-        self._file.close()
+        try:
+            await self._writer.drain()
+            if self._workers.any:
+                await self._stop_workers()
+        finally:
+            # Also where it is cut off: nobody closes it a second time.
+            self._checkpointer.stop()
+            self._file.close()
 
     async def _stop_workers(self) -> None:
         try:

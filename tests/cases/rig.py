@@ -267,8 +267,9 @@ class Sim(Case):
 
         async def main(process: Process) -> None:
             sf = self.surefoot(*agents, process=process, lease_seconds=lease_seconds)
+            # Before it opens: it may die in its first commit.
+            process.on_death.append(lambda: abandon(sf))
             async with sf:
-                process.on_death.append(lambda: abandon(sf))
                 await asyncio.get_running_loop().create_future()
 
         return self.machine.start(name, main)

@@ -212,8 +212,8 @@ async def test_who_performs_a_call_again_takes_it_over_once_its_lease_has_ended(
 
     async def main(process: Process) -> None:
         sf = sim.surefoot(process=process, worker=False)
+        process.on_death.append(lambda: abandon(sf))
         async with sf:
-            process.on_death.append(lambda: abandon(sf))
             await sf.perform(pay.call(), key="81")
 
     first = sim.machine.start("first", main)

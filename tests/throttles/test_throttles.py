@@ -248,8 +248,8 @@ async def _one_by_one(sim: Sim, agent: Agent, process: Process, order: list[str]
         sim.url, [agent], worker=True, capacity=1, doors=process.doors, lease_seconds=10.0,
         secret=SECRET, log=sim.lines.append,
     )  # fmt: skip
+    process.on_death.append(lambda: abandon(sf))
     async with sf:
-        process.on_death.append(lambda: abandon(sf))
         assert sf.worker is not None
         sf.worker.on_drive = order.append
         await asyncio.get_running_loop().create_future()

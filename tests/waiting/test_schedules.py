@@ -19,6 +19,7 @@ from surefoot.store.port import RunRow
 from surefoot.testing.clock import WALL_AT_START
 from surefoot.testing.machine import Process, When, unobserved
 from surefoot.testing.model import FakeModel
+from surefoot.testing.stage import abandon
 from tests.cases.rig import DAY, SECRET, Sim, story
 
 BERLIN = "Europe/Berlin"
@@ -120,8 +121,8 @@ def workers(sim: Sim, count: int, *schedules: Schedule, name: str = "w") -> list
 
     async def main(process: Process) -> None:
         sf = scheduled(sim, process, *schedules)
+        process.on_death.append(lambda: abandon(sf))
         async with sf:
-            process.on_death.append(getattr(sf.store, "abandon"))  # noqa: B009 - of SQLite's store alone
             await process.loop.create_future()
 
     return [sim.machine.start(f"{name}{number}", main) for number in range(count)]

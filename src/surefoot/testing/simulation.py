@@ -31,8 +31,9 @@ from surefoot.testing.wire import encode_entries
 from surefoot.testing.world import World
 
 STORY_SECONDS_MAX = 4 * 86_400.0
-TURNS_MAX = 15_000
-"""For each worker. A story takes one or two thousand; one that does not come to rest goes on for ever.
+TURNS_MAX = 30_000
+"""For each worker. A story takes one or two thousand, and one whose model is silent for ten minutes three times twenty;
+one that does not come to rest goes on for ever.
 
 What waits at a limit asks a server four times a second, and each question takes several turns there.
 """

@@ -8,14 +8,12 @@ from typing import cast
 import psycopg
 import pytest
 
-from surefoot.store.postgres.statements import DIALECT, Shape, Statements
-from surefoot.store.rows import FLUSH_ORDER
+from surefoot.store.postgres.statements import DIALECT, PARTS, Shape, Statements
 from surefoot.store.sqlfile import queries
 from tests.places import Place
 from tests.store.postgres_bench import PostgresBench
 
 Plan = Mapping[str, object]
-PARTS = (*FLUSH_ORDER, "operation_key_claim", "message_place")
 ORDERED = {"pending_action_arrival", "evidence_arrival"}
 """Read from their end, one row each."""
 

@@ -11,7 +11,7 @@ import pytest
 from pglast import ast, parse_sql
 from pglast.enums import ConstrType
 
-from surefoot.store.postgres.statements import _PARTS, Shape, Statements
+from surefoot.store.postgres.statements import PARTS, Shape, Statements
 from surefoot.store.sqlfile import FOLDER, queries
 
 COLUMN = "tenant_id"
@@ -64,7 +64,7 @@ def _statements() -> Mapping[str, str]:
     for name, choices in CHOSEN.items():
         found |= {f"{name} {chosen}": made.named(name, chosen).sql for chosen in choices}
     for rows in (0, 1, 2):
-        parts = tuple((name, rows) for name in _PARTS)
+        parts = tuple((name, rows) for name in PARTS)
         for head in ("append_guard", "run_insert"):
             found[f"batch {head} {rows}"] = made.batch(Shape(head == "run_insert", ((head, rows), *parts))).sql
     return found
@@ -226,7 +226,7 @@ def test_every_statement_says_whose_rows_it_means(name: str) -> None:
 
 
 def test_every_query_is_looked_at() -> None:
-    batched = {"append_guard", "run_insert", "run_inserted", "batch_check", *_PARTS}
+    batched = {"append_guard", "run_insert", "run_inserted", "batch_check", *PARTS}
     looked = {name.partition(" ")[0] for name in STATEMENTS} | batched
     rest = set(queries("postgres")) - looked
     assert rest == {"now_once", "now_each", "rows_of_many", "rows_of_one", *rest & set(SESSION)}

@@ -20,7 +20,8 @@ _ROWS = re.compile(r"\brows AS new \((.*?)\)", re.DOTALL)
 _CLOCKS = {"mono": "now_once", "wall": "now_once", "mono_now": "now_each", "wall_now": "now_each"}
 _DOOR = {"mono": "mono", "wall": "wall", "mono_now": "mono", "wall_now": "wall"}
 _CHECKED = ("operation_key_claim", "message_place")
-_PARTS = (*FLUSH_ORDER, *_CHECKED)
+PARTS = (*FLUSH_ORDER, *_CHECKED)
+"""What a batch is put together from, behind its guard, in this order."""
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -164,7 +165,7 @@ class Filling:
         alone = len(self._first) == 1 and all(len(rows) <= ONE_ROWS_MAX for rows in self._rows.values())
         head = "run_insert" if self._creates else "append_guard"
         parts = [(head, self._first, list(range(1, len(self._first) + 1)))]
-        parts += [(name, self._rows[name], self._owners[name]) for name in _PARTS if name in self._rows]
+        parts += [(name, self._rows[name], self._owners[name]) for name in PARTS if name in self._rows]
         assert len(parts) == len(self._rows) + 1, "every part has its place in the order"
         values: list[object] = []
         for _, rows, owners in parts:

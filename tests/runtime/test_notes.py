@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
-from surefoot import Absent, Found, Operation, Receipt, Undetermined, effects, sleep, tool
+from surefoot import Absent, Agent, Found, Operation, Receipt, Surefoot, Undetermined, effects, sleep, tool
 from surefoot.agent.model import ModelRequest, NoteMessage
 from surefoot.agent.tools import Tool
 from surefoot.doctor import examine
 from surefoot.errors import StoreUnavailable
+from surefoot.snapshot import RunSnapshot
 from surefoot.store.port import MessageRow
 from surefoot.testing.model import FakeModel, ScriptedCall
 from tests.cases.rig import Sim, ended, story
@@ -33,6 +35,24 @@ def sending() -> Tool:
     return send
 
 
+def slow(sim: Sim) -> Callable[[ModelRequest], Awaitable[list[ScriptedCall]]]:
+    """A model's answer that takes its time."""
+
+    async def slowly(request: ModelRequest) -> list[ScriptedCall]:
+        await sim.pass_time(100.0)
+        return [("sleep", {"seconds": 1})]
+
+    return slowly
+
+
+async def followed(sf: Surefoot, agent: Agent) -> tuple[RunSnapshot, RunSnapshot]:
+    """A run as it stood when it was cancelled, its calls in doubt, and the next one of its conversation."""
+    first = await sf.start(agent, "Send it.")
+    first = await sf.wait(first.id, until=lambda run: run.status == "reconciling", timeout=WAIT_SECONDS)
+    await sf.cancel(first.id, by="ann")
+    return first, await sf.start(agent, "And now?", conversation_id=first.conversation_id)
+
+
 def notes(model: FakeModel) -> list[list[str]]:
     """What each request told in notes, in order."""
     return [[m.text for m in request.messages if isinstance(m, NoteMessage)] for request in model.requests]
@@ -49,10 +69,7 @@ async def test_a_late_note_is_told_by_the_run_that_is_under_way(
     agent = sim.agent([[("send", {})], [("sleep", {"seconds": 1_200})], "done", "later"], sending(), sleep)
     model = sim.models[-1]
     async with sim.surefoot(agent) as sf:
-        first = await sf.start(agent, "Send it.")
-        await sf.wait(first.id, until=lambda run: run.status == "reconciling", timeout=WAIT_SECONDS)
-        await sf.cancel(first.id, by="ann")
-        second = await sf.start(agent, "And now?", conversation_id=first.conversation_id)
+        first, second = await followed(sf, agent)
         await sf.wait(second.id, until=lambda run: len(run.steps) == 2, timeout=WAIT_SECONDS)
         conversation, fails = sf.store.conversation, [away]
 
@@ -82,19 +99,12 @@ async def test_a_late_note_that_comes_while_the_model_is_at_work_stands_behind_n
     sim.broken.add("I1")  # this target stands outside of the World
     FOUND.clear()
 
-    async def slowly(request: ModelRequest) -> list[ScriptedCall]:
-        await sim.pass_time(100.0)
-        return [("sleep", {"seconds": 1})]
-
-    agent = sim.agent([[("send", {})], slowly, "done"], sending(), sleep)
+    agent = sim.agent([[("send", {})], slow(sim), "done"], sending(), sleep)
     model = sim.models[-1]
     async with sim.surefoot(agent) as sf, sim.surefoot(agent, worker=False) as outside:
-        first = await sf.start(agent, "Send it.")
-        run = await sf.wait(first.id, until=lambda run: run.status == "reconciling", timeout=WAIT_SECONDS)
-        await sf.cancel(first.id, by="ann")
-        second = await sf.start(agent, "And now?", conversation_id=first.conversation_id)
+        first, second = await followed(sf, agent)
         await sim.until(lambda: len(model.requests) == 2)
-        assert await outside.report(run.steps[1].operation_key or "", Found(Receipt(resource_id="n-1")))
+        assert await outside.report(first.steps[1].operation_key or "", Found(Receipt(resource_id="n-1")))
         assert (await sf.wait(second.id, until=ended, timeout=WAIT_SECONDS)).status == "completed"
         assert [len(told) for told in notes(model)] == [0, 0, 1]
         assert not (await examine(sf.store, sf.tenant)).findings
@@ -113,18 +123,11 @@ async def test_a_note_that_got_its_place_while_another_one_was_handed_over_is_to
         await goes_on.wait()
         return [("sleep", {"seconds": 1})]
 
-    async def slowly(request: ModelRequest) -> list[ScriptedCall]:
-        await sim.pass_time(100.0)
-        return [("sleep", {"seconds": 1})]
-
     calls: list[ScriptedCall] = [("send", {"to": "ann"}), ("send", {"to": "ben"})]
-    agent = sim.agent([calls, until_told, slowly, "done"], sending(), sleep)
+    agent = sim.agent([calls, until_told, slow(sim), "done"], sending(), sleep)
     model = sim.models[-1]
     async with sim.surefoot(agent) as sf, sim.surefoot(agent, worker=False) as outside:
-        first = await sf.start(agent, "Send them.")
-        run = await sf.wait(first.id, until=lambda run: run.status == "reconciling", timeout=WAIT_SECONDS)
-        await sf.cancel(first.id, by="ann")
-        second = await sf.start(agent, "And now?", conversation_id=first.conversation_id)
+        first, second = await followed(sf, agent)
         await sim.until(lambda: len(model.requests) == 2)
         queued = outside.store.queued
 
@@ -136,7 +139,7 @@ async def test_a_note_that_got_its_place_while_another_one_was_handed_over_is_to
             return rows
 
         monkeypatch.setattr(outside.store, "queued", slow_read)
-        for number, step in enumerate(run.steps[1:]):
+        for number, step in enumerate(first.steps[1:]):
             found = Found(Receipt(resource_id=f"n-{number}"))
             assert await outside.report(step.operation_key or "", found)
         assert goes_on.is_set()

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from surefoot import Absent, Agent, Found, Operation, Receipt, Surefoot, effects, tool
+from surefoot import Absent, Agent, Found, Operation, Receipt, Surefoot, Throttle, effects, tool
 from surefoot.agent.tools import Tool
 from surefoot.errors import WaitTimeout
 from surefoot.runtime.drive import Driver
@@ -268,3 +268,44 @@ async def test_absence_is_not_earned_where_the_account_was_another_one_during_th
     async with sim.surefoot(clerk(pay)) as sf:
         run = await sf.wait((await sf.start("clerk", "Pay.")).id, until=ended, timeout=3_600.0)
     assert (run.status, there) == ("completed", {"ann": ["p-1"], "bob": []})
+
+
+@story
+async def test_a_call_that_waited_for_its_throttle_begins_under_no_account_that_is_not_known(sim: Sim) -> None:
+    """A look at another call found it unknown meanwhile: begun without one, it was looked for under any, and absent."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    there: dict[str, list[str]] = {"ann": [], "bob": []}
+    account = "ann"
+
+    async def whose(op: Operation) -> str:
+        if not account:
+            raise OSError("the target is away")
+        return account
+
+    async def find(op: Operation, bill: str) -> Found | Absent:
+        made = bill in there[account or "bob"]
+        return Found(Receipt(resource_id=bill)) if made else Absent(coverage=f"everything of {account}")
+
+    slow = Throttle(rate=1, per=8.0)
+
+    @tool(effect=effects.lookup(find, settle=5.0), account=whose, credential="BANK_TOKEN", throttle=slow)
+    async def pay(op: Operation, bill: str) -> Receipt:
+        """Pay; the first reply for each bill is lost, and the credential is another one from then on, or unknown."""
+        nonlocal account
+        there[account or "ann"].append(bill)
+        if op.attempt == 1:
+            account = "bob" if bill == "p-2" else ""
+            raise effects.InDoubt("the reply is lost")
+        return Receipt(resource_id=bill)
+
+    bills = [("pay", {"bill": "p-1"}), ("pay", {"bill": "p-2"})]
+    agent = Agent("clerk", FakeModel([bills, "Paid."], by="call"), tools=[pay])
+    async with sim.surefoot(agent) as sf:
+        run_id = (await sf.start(agent, "Pay.")).id
+        await sim.pass_time(60.0)
+        account = "ann"
+        await sim.until(lambda: "p-2" in there["ann"])
+        await sim.pass_time(60.0)
+        account = "ann"
+        run = await sf.wait(run_id, until=ended, timeout=3_600.0)
+    assert (run.status, there) == ("completed", {"ann": ["p-1", "p-2"], "bob": []})

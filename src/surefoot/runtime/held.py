@@ -287,12 +287,16 @@ class Held:
     async def resolve_account(self, step: Step, tool: RunnableTool) -> bool:
         """Know the account of the tool's credential; False where it cannot be found out just now."""
         name = tool.credential or ""
-        if tool.account is None or name in self.accounts:
+        if tool.account is None or self.accounts.get(name) is not None:
             return True
         known, account = await self._asked_account(step, tool)
-        if account:
+        if known:
             self.accounts[name] = account
         return known
+
+    def account_told(self, tool: RunnableTool) -> bool:
+        """Whether it is told whose the credential is, be it nobody's, and was not found to be unknown since."""
+        return tool.account is None or (tool.credential or "") in self.accounts
 
     async def _asked_account(self, step: Step, tool: RunnableTool) -> tuple[bool, str | None]:
         """Whether it is told whose the credential is, and whose."""
@@ -320,11 +324,13 @@ class Held:
         # It may have changed since it was asked last, and be put right at any time. Until it is told, what was told
         # before stays: another call of the run may be about to begin by it.
         name = tool.credential or ""
-        _, account = await self._asked_account(step, tool)
-        if account is None:
+        known, account = await self._asked_account(step, tool)
+        if not known:
             self.accounts.pop(name, None)
             return "account_unknown"
         self.accounts[name] = account
+        if account is None:
+            return "account_unknown"
         return None if account == step.account else "account_changed"
 
     def account_pause_s(self, tool: RunnableTool) -> float:

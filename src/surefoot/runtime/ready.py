@@ -84,10 +84,12 @@ def _not_yet(d: Draft, step_id: str, again_s: float, code: str) -> None:
 
 
 async def _start(held: Held, step: Step) -> list[str]:
-    start = held.start(step)
-    if start is None:
+    start, tool = held.start(step), held.tools[step.tool_name]
+    if start is None or not held.account_told(tool):
+        # While it waited for its throttles, a look at another call found that it is not known. It is asked again.
         return []
-    if step.account not in (None, start.account):
+    changed = step.account not in (None, start.account)
+    if changed:
         # It may be put right at any time: the next try asks anew whose the credential is.
         held.accounts.pop(step.credential or "", None)
 
@@ -96,7 +98,7 @@ async def _start(held: Held, step: Step) -> list[str]:
             return []
         # Once more: this may have waited for another decision, and what is left of the lease is less by now.
         start = held.start(step)
-        if start is None:
+        if start is None or not (changed or held.account_told(tool)):
             return []
         try:
             start_step(d, step.id, start)

@@ -309,3 +309,36 @@ async def test_a_call_that_waited_for_its_throttle_begins_under_no_account_that_
         account = "ann"
         run = await sf.wait(run_id, until=ended, timeout=3_600.0)
     assert (run.status, there) == ("completed", {"ann": ["p-1", "p-2"], "bob": []})
+
+
+@story
+async def test_an_account_that_is_never_told_holds_up_no_look(sim: Sim) -> None:
+    """Neither the look nor the question came: a function that waited for ever was waited for."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    there: list[str] = []
+    finds = True
+
+    async def whose(op: Operation) -> str:
+        if there:
+            await asyncio.get_running_loop().create_future()
+        return "ann"
+
+    async def find(op: Operation) -> Found | Absent:
+        return Found(Receipt(resource_id=there[0])) if finds else Absent(coverage="everything")
+
+    @tool(effect=effects.lookup(find, settle=5.0), account=whose, credential="BANK_TOKEN")
+    async def pay(op: Operation) -> Receipt:
+        """Pay; the reply is lost."""
+        there.append(f"p-{op.attempt}")
+        raise effects.InDoubt("the reply is lost")
+
+    async with sim.surefoot(clerk(pay)) as sf:
+        run = await sf.wait((await sf.start("clerk", "Pay.")).id, until=ended, timeout=600.0)
+        assert (run.status, there) == ("completed", ["p-1"])
+        there.clear()
+        finds = False
+        run_id = (await sf.start("clerk", "Pay.")).id
+        await sim.pass_time(1_200.0)
+        run = await sf.snapshot(run_id)
+    assert (run.status, there) == ("waiting_for_user", ["p-1"])
+    assert [asked.kind for asked in run.pending_actions] == ["resolve"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
@@ -18,7 +19,7 @@ from surefoot.core.state import Action, EffectClass, Rules, Run, Step, StepStatu
 from surefoot.core.text import clean_text
 from surefoot.errors import LeaseLost, NotAllowed, StoreClosed, StoreError, Unreadable
 from surefoot.runtime.background import from_inside
-from surefoot.runtime.context import Context
+from surefoot.runtime.context import LOOK_TIMEOUT_SECONDS, Context
 from surefoot.runtime.execute import Call
 from surefoot.runtime.handle import Handle
 from surefoot.runtime.loop import Known, Loop
@@ -304,7 +305,8 @@ class Held:
         assert whose is not None, "who asks has looked"
         try:
             op = self.ctx.operation(self.run.id, step, None)
-            account: object = await from_inside(lambda: whose(op))
+            async with asyncio.timeout(LOOK_TIMEOUT_SECONDS):
+                account: object = await from_inside(lambda: whose(op))
         except Exception as problem:
             self.ctx.log(f"{step.id}: the account is not known yet ({type(problem).__name__})")
             return False, None

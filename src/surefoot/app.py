@@ -286,8 +286,8 @@ class Surefoot(Decisions, Views):
     def _free_worker(self) -> Worker | None:
         return self._worker if self._worker is not None and self._worker.free > 0 and self._claims else None
 
-    async def _start_child(self, run: Run, step: Step, arguments: Mapping[str, object]) -> Run:
-        return await child_run(self.context, self._create, self.agents.get(run.agent), run, step, arguments)
+    async def _start_child(self, run: Run, step: Step, arguments: Mapping[str, object], token: int | None) -> Run:
+        return await child_run(self.context, self._create, self.agents.get(run.agent), run, step, arguments, token)
 
     async def retry(self, run_id: str, *, by: str = "program") -> RunSnapshot:
         """Take up a failed or cancelled run in a new run of its conversation, with a fresh budget and no new message.

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from surefoot.core import events as ev
 from surefoot.core.evolve import begin, evolve, forget_closed
+from surefoot.core.ids import step_id
 from surefoot.core.payloads import MessageBody, Payload
 from surefoot.core.state import (
     ActionKind,
@@ -54,11 +55,16 @@ def new_run(
     start_hash: str = "",
     owner: str | None = None,
     lease_s: float = 30.0,
+    parent: str | None = None,
+    parent_token: int | None = None,
 ) -> Create:
-    """A run to create."""
+    """A run to create; `parent` is the run that it works for."""
     run_id, own = names(number)
     at = store.now()
-    started = ev.RunStarted(run_id, tenant, conversation or own, agent, version, kind, position, "ann")
+    works_on = None if parent is None else step_id(parent, 1)
+    started = ev.RunStarted(
+        run_id, tenant, conversation or own, agent, version, kind, position, "ann", parent_step_id=works_on
+    )
     after = begin(started, at)
     for event in events:
         after = evolve(after, event, at)
@@ -73,6 +79,7 @@ def new_run(
         created_by="ann",
         lease_owner=owner,
         lease_s=lease_s,
+        parent_token=parent_token,
     )
 
 

@@ -7,6 +7,7 @@ import hashlib
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from surefoot.core import events as ev
 from surefoot.core.evolve import forget_closed, replay
@@ -102,6 +103,23 @@ class Creating:
         assert (position, under_way) == (1, None)
         second = await store.create(new_run(store, 2, conversation=conversation, position=position))
         assert await store.conversation(TENANT, conversation) == (1, second.id)
+
+    async def test_a_run_begins_to_work_for_another_under_that_ones_lease(self, bench: Bench) -> None:
+        store = await bench.open()
+        caller = await Story.begin(store, 1, owner="w")
+        await store.release(TENANT, caller.run.id, 1)
+        (claimed,) = await claim(store, "other")
+        late = new_run(store, 2, parent=caller.run.id, parent_token=1)
+        with pytest.raises(LeaseLost):
+            await store.create(late)
+        assert await store.run_ids(TENANT) == [caller.run.id]
+        await store.create(replace(late, parent_token=claimed.token, start_key="k"))
+        assert (await store.create(replace(late, start_key="k"))).id == late.after.id, "it is there, whoever asks"
+        await store.create(new_run(store, 3, parent=caller.run.id))
+        caller.token = None
+        await caller.complete()
+        with pytest.raises(RunEnded):
+            await store.create(new_run(store, 4, parent=caller.run.id, parent_token=claimed.token))
 
     async def test_two_runs_that_begin_at_once_in_one_conversation(self, bench: Bench) -> None:
         store = await bench.open()

@@ -26,7 +26,7 @@ def statements() -> Iterator[tuple[str, str]]:
             for rows in (0, 1):
                 shape = Shape(head == "run_insert", ((head, rows), (part, rows)))
                 yield f"{part} beside {head}, {rows}", texts.batch(shape).sql
-    for name in ("run_is_open", "run_exists", "guard_facts", "run_fence"):
+    for name in ("run_exists", "guard_facts", "run_fence"):
         yield name, texts.named(name).sql
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -19,7 +20,7 @@ from surefoot.runtime import children
 from surefoot.runtime.context import Context
 from surefoot.runtime.deciding import handle_of
 from surefoot.snapshot import RunSnapshot
-from surefoot.store.port import Append
+from surefoot.store.port import Append, Create
 from surefoot.testing import faults as f
 from surefoot.testing.machine import Process, When, unobserved
 from surefoot.testing.model import FakeModel, ScriptedCall, Step
@@ -198,6 +199,53 @@ async def test_a_call_whose_run_has_begun_is_not_asked_about_though_that_was_not
     async with sim.surefoot(agent) as sf:
         last = await sf.wait(run.id, until=ended, timeout=3 * WAIT_SECONDS)
     assert last.status == "completed" and results(agent) == ["a poem"]
+
+
+@story
+async def test_a_run_that_comes_when_its_caller_has_another_worker_does_not_begin(
+    sim: Sim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its making was on its way until the lease was over: a person was asked anew, refused, and it went to work."""
+    writer = named(sim, "writer", [[comment("Hello.")], "a poem"], post_comment())
+    gated = writer.as_tool().using(approval=Approval(expires=600.0))
+    agent = named(sim, "boss", [[CALL], "thank you"], gated)
+    on_its_way: list[asyncio.Future[Run]] = []
+    arrives = asyncio.Event()
+    async with sim.surefoot(agent) as first, sim.surefoot(agent, worker=False) as person:
+        create, ours = first.store.create, first.store
+
+        async def slowly(what: Create) -> Run:
+            if what.after.parent_step_id is None:
+                return await create(what)
+
+            async def later() -> Run:
+                await arrives.wait()
+                return await create(what)
+
+            on_its_way.append(asyncio.ensure_future(later()))
+            return await asyncio.shield(on_its_way[0])
+
+        async def away(*args: object) -> None:
+            raise StoreUnavailable("the store is away")
+
+        run = await first.start("boss", "go")
+        asked = await first.wait(run.id, timeout=WAIT_SECONDS)
+        monkeypatch.setattr(ours, "create", slowly)
+        await first.approve(asked.pending_actions[0].id, by="ann")
+        await sim.until(lambda: on_its_way)
+        for method in ("renew", "claim", "claim_one", "release"):
+            monkeypatch.setattr(ours, method, away)
+        await sim.pass_time(700.0)
+        other = sim.worker(agent, name="other")
+        again = await person.wait(run.id, timeout=WAIT_SECONDS)
+        await person.reject(again.pending_actions[0].id, by="ann")
+        arrives.set()
+        await asyncio.wait(on_its_way)
+        last = await person.wait(run.id, until=ended, timeout=WAIT_SECONDS)
+        await sim.pass_time(600.0)
+        other.kill()
+        assert last.status == "completed" and "refused" in results(agent)[0]
+        assert sim.posts() == [] and [child.status for child in await children_of(person, run.id)] == []
 
 
 @story

@@ -57,15 +57,16 @@ async def child_run(
     run: Run,
     step: Step,
     arguments: Mapping[str, object],
+    token: int | None,
 ) -> Run:
     """The run that works on this call: made the first time, and the same one ever after, since its key is the call's.
 
     It is the same one also where the code of now means something else by the tool's name: what was begun for the call
-    goes on, and the call is not told anything else. Raises RunEnded where the calling run has ended, NotAllowed
-    (`unknown_agent`).
+    goes on, and the call is not told anything else. Raises RunEnded where the calling run has ended, LeaseLost where
+    its lease has no longer that `token`, NotAllowed (`unknown_agent`).
     """
     try:
-        return await create(_child(ctx, caller, run, step, arguments))
+        return await create(_child(ctx, caller, run, step, arguments, token))
     except RunEnded:
         raise
     except NotAllowed:
@@ -77,7 +78,9 @@ async def child_run(
         return found
 
 
-def _child(ctx: Context, caller: Agent | None, run: Run, step: Step, arguments: Mapping[str, object]) -> NewRun:
+def _child(
+    ctx: Context, caller: Agent | None, run: Run, step: Step, arguments: Mapping[str, object], token: int | None
+) -> NewRun:
     # Of the calling agent's own tools: another agent may have another one under that name.
     named = None if caller is None else caller.tools.get(step.tool_name or "")
     agent = None if named is None else named.agent
@@ -94,4 +97,5 @@ def _child(ctx: Context, caller: Agent | None, run: Run, step: Step, arguments: 
         asked=digest(canonical([agent.name, task])),
         body=user_body(ctx.redactor.text(task)),
         parent_step_id=step.id,
+        parent_token=token,
     )

@@ -60,6 +60,8 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is read first who holds the business key. If not, a key that is held is a Conflict."""
     conversation_id: str | None = None
     parent_step_id: str | None = None
+    parent_token: int | None = None
+    """Of the lease under which it begins to work for that step's run."""
     metadata: Mapping[str, object] = {}
     priority: int = 0
 
@@ -183,6 +185,7 @@ async def create_run(
         priority=new.priority,
         lease_owner=lease_owner,
         lease_s=ctx.lease_s,
+        parent_token=new.parent_token,
     )
     try:
         made = await ctx.store.create(create)

@@ -17,7 +17,7 @@ from surefoot.core.payloads import result_body
 from surefoot.core.state import Run, RunStatus, Step, StepStatus, WaitsFor
 from surefoot.core.values import encode_output
 from surefoot.core.waiting import answer_from_run, look_again, no_more_looks, run_has_ended
-from surefoot.errors import NotAllowed, RunEnded, SurefootError, Unreadable
+from surefoot.errors import LeaseLost, NotAllowed, RunEnded, SurefootError, Unreadable
 from surefoot.runtime.context import Context
 from surefoot.runtime.deciding import handle_of
 from surefoot.runtime.execute import RESULT_BYTES_MAX, redact_json, view_json
@@ -40,7 +40,7 @@ async def go_on_with_run(held: Held, step: Step) -> list[str]:
     try:
         if await _depth(ctx, held.run) >= DEPTH_MAX:
             raise NotAllowed(f"agents call agents at most {DEPTH_MAX} deep; do it yourself", code="too_deep")
-        child = await ctx.start_child(held.run, step, arguments)
+        child = await ctx.start_child(held.run, step, arguments, held.handle.token)
         end = await _end_of(ctx, child) if child.ended else None
     except Unreadable as problem:
         pause_s, code = await _told_unreadable(ctx, step, problem)
@@ -49,6 +49,9 @@ async def go_on_with_run(held: Held, step: Step) -> list[str]:
         )
         return told or []
     except RunEnded:
+        return []
+    except LeaseLost:
+        held.lost = True
         return []
     except NotAllowed as refusal:
         refused = refusal

@@ -29,10 +29,10 @@ def to_stderr(line: str) -> None:
         print(line, file=sys.stderr)
 
 
-StartChild = Callable[[Run, Step, Mapping[str, object]], Awaitable[Run]]
+StartChild = Callable[[Run, Step, Mapping[str, object], int | None], Awaitable[Run]]
 
 
-async def no_child(run: Run, step: Step, arguments: Mapping[str, object]) -> Run:
+async def no_child(run: Run, step: Step, arguments: Mapping[str, object], token: int | None) -> Run:
     """Here no agents are known."""
     raise NotAllowed("no agent works on calls here", code="unknown_agent")
 
@@ -52,7 +52,9 @@ class Context(msgspec.Struct, frozen=True):
     log: Callable[[str], None] = print
     tracing: Tracing = NO_TRACING
     start_child: StartChild = no_child
-    """Starts the run that works on a call, once; later it answers with the same run."""
+    """Starts the run that works on a call, once, while the calling run's lease has that token; later it answers with
+    the same run.
+    """
     patience: Patience = msgspec.field(default_factory=Patience)
     """How long this process has been asking for what it does not get."""
 

@@ -58,7 +58,7 @@ class Append(msgspec.Struct, frozen=True, gc=False):
 
 
 class Create(msgspec.Struct, frozen=True, gc=False):
-    """A new run with its first events (run_started first). Same guards as none: the row must not exist."""
+    """A new run with its first events (run_started first). The row must not exist."""
 
     after: Run
     events: tuple[AnyEvent, ...]
@@ -76,6 +76,8 @@ class Create(msgspec.Struct, frozen=True, gc=False):
     lease_owner: str | None = None
     """The run is born leased to this worker, with token 1."""
     lease_s: float = 0.0
+    parent_token: int | None = None
+    """Of the lease of the run that it works for: with another one it is not made."""
 
 
 class Claimed(msgspec.Struct, frozen=True, gc=False):
@@ -223,10 +225,9 @@ class Store(AccessStore, Protocol):
 
     async def create(self, create: Create) -> Run:
         """Durably make a run; with a start_key that exists and the same hash, the run made first is returned, as
-        durable as if it had been made now.
-
-        Raises KeyReused (other hash) and NotAllowed(code="conversation_busy") if the conversation has a run that is not
-        terminal, NotFound if a conversation that should exist does not.
+        durable as if it had been made now. Raises KeyReused (other hash), NotAllowed(code="conversation_busy") if the
+        conversation has a run that is not terminal, NotFound if one that should exist does not; RunEnded and LeaseLost
+        of the run that it is to work for.
         """
         ...
 
@@ -284,7 +285,6 @@ class Store(AccessStore, Protocol):
 
     async def load(self, tenant_id: str, run_id: str, step_id: str | None = None) -> Run:
         """The run with its live steps and actions, and with the step named even if it is closed (then all its actions).
-
         Raises NotFound.
         """
         ...
@@ -429,8 +429,8 @@ class Store(AccessStore, Protocol):
     async def next_wake(
         self, tenant_id: str, agents: Mapping[str, str] | None = None
     ) -> tuple[float | None, float | None]:
-        """The earliest (mono, wall) at which an unleased run becomes ready; the ends of live leases count as well. With
-        `agents`, only runs that a claim with the same `agents` would take.
+        """The earliest (mono, wall) at which an unleased run becomes ready, or a live lease ends; with `agents`, of the
+        runs alone that a claim with the same `agents` would take.
         """
         ...
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from surefoot.core.ids import run_of_step
 from surefoot.core.state import TERMINAL
 from surefoot.errors import Conflict, KeyHeld, KeyReused, LeaseLost, NotAllowed, NotFound, RunEnded, SurefootError
 from surefoot.store.port import Append, Create
@@ -66,9 +67,16 @@ def check_conversation(create: Create, facts: Row | None) -> None:
         )
 
 
-def parent_ended(parent_run_id: str) -> RunEnded:
-    """Nothing begins to work for a run that has ended."""
-    return RunEnded(f"{parent_run_id} has ended: nothing is started for it any more")
+def check_parent(create: Create, facts: Row | None) -> None:
+    """Raises RunEnded or LeaseLost where nothing begins to work for that run any more, or not at this worker's word.
+
+    `facts` are those of the run that it is to work for, as `lost_guard` has them.
+    """
+    parent = run_of_step(create.after.parent_step_id or "")
+    if facts is None or facts["status"] in TERMINAL:
+        raise RunEnded(f"{parent} has ended: nothing is started for it any more")
+    if create.parent_token is not None and create.parent_token != facts["lease_token"]:
+        raise LeaseLost(f"{parent}: another worker has the lease, and starts what is to work for it")
 
 
 def run_exists(run_id: str) -> Conflict:

@@ -14,11 +14,11 @@ from surefoot.store.postgres.link import Link
 from surefoot.store.postgres.writer import Decision, Server
 from surefoot.store.refusals import (
     check_conversation,
+    check_parent,
     key_held,
     lost_guard,
     made_first,
     message_placed,
-    parent_ended,
     run_exists,
 )
 from surefoot.store.rows import (
@@ -84,7 +84,8 @@ class CreateJob(Decision[str]):
         self.run_id = run.id
         self.keys = frozenset((run.id, run.conversation_id))
         self.rows = _parts(written)
-        self.guarded = (*run_values(create, owner, _SERVERS, written.result), int(create.new_conversation))
+        born = run_values(create, owner, _SERVERS, written.result)
+        self.guarded = (*born, int(create.new_conversation), create.parent_token)
 
     def value(self) -> str:
         """Nobody follows it yet."""
@@ -103,10 +104,9 @@ class CreateJob(Decision[str]):
         facts = await server.ask(link, "conversation_facts", conversation)
         check_conversation(create, facts[0] if facts else None)
         if run.parent_step_id is not None:
-            parent = run_of_step(run.parent_step_id)
-            (row,) = await server.ask(link, "run_is_open", {"tenant_id": run.tenant_id, "run_id": parent})
-            if not row["count"]:
-                raise parent_ended(parent)
+            parent = {"tenant_id": run.tenant_id, "run_id": run_of_step(run.parent_step_id)}
+            rows = await server.ask(link, "guard_facts", parent)
+            check_parent(create, rows[0] if rows else None)
         raise run_exists(run.id)
 
     async def refused(self, link: Link, server: Server, error: Spoiled) -> SurefootError:

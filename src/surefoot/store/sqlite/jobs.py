@@ -10,11 +10,11 @@ from surefoot.store.packing import for_blob
 from surefoot.store.port import Append, Create
 from surefoot.store.refusals import (
     check_conversation,
+    check_parent,
     key_held,
     lost_guard,
     made_first,
     message_placed,
-    parent_ended,
 )
 from surefoot.store.rows import (
     Written,
@@ -98,13 +98,11 @@ class CreateJob(Job[str]):
         check_conversation(self._create, facts)
 
     def _check_parent(self, file: SqliteFile) -> None:
-        """Nothing begins to work for a run that has ended."""
+        """Nothing begins to work for a run that has ended, or by the word of a worker that has lost it."""
         run = self._create.after
-        if run.parent_step_id is None:
-            return
-        parent = run_of_step(run.parent_step_id)
-        if not file.value("run_is_open", {"tenant_id": run.tenant_id, "run_id": parent}):
-            raise parent_ended(parent)
+        if run.parent_step_id is not None:
+            parent = {"tenant_id": run.tenant_id, "run_id": run_of_step(run.parent_step_id)}
+            check_parent(self._create, file.one("guard_facts", parent))
 
 
 def _write_guarded(tx: Transaction, written: Written) -> None:

@@ -157,8 +157,8 @@ UPDATE run SET updated_at = updated_at WHERE tenant_id = :tenant_id AND id = :ru
 
 -- name: run_insert
 -- New runs. Guard: a new conversation is made beside it, or the conversation is there and locked, so that no note is queued
--- meanwhile; the run that it works for, where there is one, has not ended; the unique keys refuse a second run under way in
--- the conversation and a start key that was used. A status that is not the bare column fits no index of runs under way: the
+-- meanwhile; the run that it works for, where there is one, has not ended, and is leased to whoever begins this one; the
+-- unique keys refuse a second run under way in the conversation and a start key that was used. A status that is not the bare column fits no index of runs under way: the
 -- run is found by its key.
 INSERT INTO run (
     tenant_id, id, conversation_id, agent, agent_version, kind, status, version, event_sequence, step_count,
@@ -180,7 +180,7 @@ FROM rows AS new (
     error_code text, ready_at float8, wake_at float8, lease_owner text, lease_token bigint, lease_s float8,
     start_key text, start_hash text, created_by text, metadata text, signals text, parent_step_id text,
     parent_run_id text, created_at float8, updated_at float8, result text, priority bigint,
-    new_conversation bigint
+    new_conversation bigint, parent_token bigint
 )
 WHERE (new.new_conversation = 1 OR EXISTS (
         SELECT 1 FROM conversation
@@ -191,6 +191,7 @@ WHERE (new.new_conversation = 1 OR EXISTS (
         SELECT 1 FROM run AS parent
         WHERE parent.tenant_id = new.tenant_id AND parent.id = new.parent_run_id
             AND coalesce(parent.status, '') NOT IN ('completed', 'failed', 'cancelled')
+            AND coalesce(new.parent_token, parent.lease_token) = parent.lease_token
         FOR SHARE
     ))
 ON CONFLICT DO NOTHING
@@ -207,11 +208,6 @@ SELECT id, start_hash FROM run WHERE tenant_id = :tenant_id AND start_key = :sta
 -- name: run_exists
 -- Whether there is such a run.
 SELECT count(*) AS count FROM run WHERE tenant_id = :tenant_id AND id = :run_id
-
--- name: run_is_open
--- Whether there is such a run that has not ended.
-SELECT count(*) FILTER (WHERE status NOT IN ('completed', 'failed', 'cancelled')) AS count FROM run
-WHERE tenant_id = :tenant_id AND id = :run_id
 
 -- name: conversation_insert
 -- A new conversation.

@@ -221,7 +221,7 @@ WHERE tenant_id = ? AND id = ? AND version = ?
 SELECT version, status, lease_token, lease_until FROM run WHERE tenant_id = :tenant_id AND id = :run_id
 
 -- name: run_insert
--- A new run. Guard: create has looked at its start key and its conversation in this transaction.
+-- A new run. Guard: create has looked at its start key, its conversation and its caller in this transaction.
 INSERT INTO run (
     tenant_id, id, conversation_id, agent, agent_version, kind, status, version, event_sequence, step_count,
     next_position, turns, last_committed_sequence, started_mono, started_wall, limits, queued, error_code, ready_at,
@@ -236,12 +236,6 @@ SELECT id, start_hash FROM run WHERE tenant_id = :tenant_id AND start_key = :sta
 -- name: run_exists
 -- Whether there is such a run.
 SELECT count(*) AS count FROM run WHERE tenant_id = :tenant_id AND id = :run_id
-
--- name: run_is_open
--- Whether there is such a run that has not ended.
-SELECT count(*) AS count FROM run
-WHERE tenant_id = :tenant_id AND id = :run_id
-    AND status <> 'completed' AND status <> 'failed' AND status <> 'cancelled'
 
 -- name: conversation_insert
 -- A new conversation.

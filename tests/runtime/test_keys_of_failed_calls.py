@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
 
-from surefoot import Absent, Agent, Found, Operation, Receipt, Surefoot, ToolCall, effects, tool
+from surefoot import Absent, Agent, Approval, Found, Operation, Receipt, Surefoot, ToolCall, effects, tool
 from surefoot.agent.tools import Tool
 from surefoot.errors import PerformFailed, WaitTimeout
 from surefoot.testing.model import FakeModel
@@ -23,6 +24,10 @@ class Bank:
         self.there: list[str] = []
         self.sent: list[str] = []
         self.undone: list[str] = []
+        self.lost = 1
+        """So many replies are."""
+        self.refund: Tool | None = None
+        """Instead of the one that `tools` gives."""
 
     def tools(self, key: Callable[[], str] | None = None) -> tuple[Tool, Tool]:
         async def find(op: Operation) -> Found | Absent:
@@ -38,13 +43,13 @@ class Bank:
             return Receipt(resource_id=f"refund of {payment}")
 
         def undo(receipt: Receipt) -> ToolCall:
-            return refund.call(payment=str(receipt.resource_id))
+            return (self.refund or refund).call(payment=str(receipt.resource_id))
 
         @tool(effect=effects.lookup(find, settle=1.0), attempts=1, compensate=undo, key=key)
         async def pay(op: Operation) -> Receipt:
-            """Pay; the first reply is lost."""
+            """Pay; the first replies are lost."""
             self.sent.append(op.step_id)
-            if len(self.sent) == 1:
+            if len(self.sent) <= self.lost:
                 raise effects.InDoubt("the connection broke")
             self.there.append("p-2")
             return Receipt(resource_id="p-2")
@@ -151,3 +156,36 @@ async def test_the_same_action_again_is_asked_about_where_the_first_was_found_af
         await sf.reject(asked.id, by="ann")
         await sf.wait(run.id, until=ended, timeout=SECONDS)
     assert bank.there == ["p-1"]
+
+
+@story
+@pytest.mark.parametrize(("undone", "came", "sent"), [(True, "p-2", 3), (False, "p-1", 1)])
+async def test_a_key_is_not_free_before_what_was_found_is_undone(sim: Sim, undone: bool, came: str, sent: int) -> None:
+    """A person had decided so, and the refund waited for another one: performed again, and its reply lost, the call was
+    said to have made what was refunded then, and nothing was there.
+    """
+    sim.broken.add("I1")  # this target stands outside of the World
+    bank = Bank()
+    bank.lost = 2
+    pay, refund = bank.tools()
+    refund = refund.using(approval=Approval())
+    bank.refund = refund
+    async with sim.surefoot(tools=[pay, refund]) as sf:
+        with pytest.raises(PerformFailed):
+            await sf.perform(pay.call(), key="81", timeout=SECONDS)
+        bank.there.append("p-1")
+        await sim.pass_time(DAY / 2)
+        (asked,) = await sf.actions(status="waiting")
+        await sf.approve(asked.action.id, by="ann")
+        await sim.pass_time(120.0)
+        with pytest.raises(WaitTimeout) as waits:
+            await sf.perform(pay.call(), key="81", timeout=SECONDS)
+        assert (waits.value.code, len(bank.sent)) == ("not_sent_yet", 1)
+        (gate,) = await sf.actions(status="waiting")
+        await (_undo if undone else _leave)(sf, gate.action.id)
+        await sim.pass_time(300.0)
+        for _ in range(4):
+            with contextlib.suppress(PerformFailed):
+                receipt = await sf.perform(pay.call(), key="81", timeout=SECONDS)
+                break
+    assert (receipt.resource_id, bank.there, len(bank.sent)) == (came, [came], sent)

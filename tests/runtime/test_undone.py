@@ -101,7 +101,10 @@ def _no_refunds() -> None:
     REFUNDS.clear()
 
 
-async def test_each_effect_is_undone_once_however_often_doubles_come_to_light(store_url: str) -> None:
+async def test_each_effect_is_undone_once_however_often_doubles_come_to_light(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(undoing, "LOOK_SECONDS", 0.1)
     async with Surefoot(store_url, tools=[charge, refund], worker=True, log=lambda line: None) as sf:
         await sf.perform(charge.call(cents=900), key="81")
         first = await _charged_again(sf, "c2")
@@ -164,8 +167,11 @@ async def test_what_nobody_here_can_undo_holds_up_nothing_else(store_url: str, m
         assert len(await worker.store.marks(worker.tenant, "undo", 10)) == 4
 
 
-async def test_what_is_to_be_undone_is_kept_for_whoever_has_the_code(store_url: str) -> None:
+async def test_what_is_to_be_undone_is_kept_for_whoever_has_the_code(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It was decided, and pruned before a worker came that could do it."""
+    monkeypatch.setattr(undoing, "LOOK_SECONDS", 0.1)
     async with Surefoot(store_url, tools=[charge], log=lambda line: None) as sf:
         await sf.perform(charge.call(cents=900), key="81")
         await decide_about(sf.context, await _charged_again(sf, "c2"), Decision("approve", "ann"))
@@ -210,6 +216,7 @@ async def test_what_an_older_version_wrote_down_of_a_person_with_a_long_name_is_
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Names had no bound then; the decision stands, and has to be carried out."""
+    monkeypatch.setattr(undoing, "LOOK_SECONDS", 0.1)
     async with Surefoot(store_url, log=lambda line: None) as sf:
         await sf.perform(charge.call(cents=900), key="81")
         asked = await _charged_again(sf, "c2")

@@ -1,8 +1,8 @@
 """What a person has decided to undo is undone: noted before the decision, begun behind it, by whoever has the code.
 
 Who decides may have no code of the tool, as a command line, and may die behind the commit of the decision. Workers look
-for what was noted, and begin it. Each effect is undone once, however often and by whomever it is begun: the key of the
-call that undoes it is that of the effect.
+for what was noted, begin it, and forget it once it is undone: until then the business key is not free. Each effect is
+undone once, however often and by whomever it is begun: the key of the call that undoes it is that of the effect.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ import msgspec
 from surefoot.agent.tools import ToolCall
 from surefoot.core.facts import NAME_CHARACTERS_MAX
 from surefoot.core.redact import safe_error
-from surefoot.core.state import ActionKind, ActionStatus
+from surefoot.core.state import ActionKind, ActionStatus, StepStatus
 from surefoot.effects import Receipt
 from surefoot.errors import NotFound
 from surefoot.runtime.background import Background
 from surefoot.runtime.context import Context
-from surefoot.runtime.deciding import UNDO
+from surefoot.runtime.deciding import NOT_UNDONE, UNDO
+from surefoot.runtime.ready import fate_of_failed
 from surefoot.store.listed import ODD
 from surefoot.store.port import ActionRow
 from surefoot.store.requests import request_of
@@ -67,14 +68,32 @@ async def undo(ctx: Context, action: ActionRow, begin: Begin) -> None:
         if calls is None:
             ctx.log(f"{action.action.id}: the code of {action.tool_name} is not here; a worker that has it undoes this")
             return
+        ends = set[bool | None]()
         for key, call in calls:
-            # What stands there was taken: a name that an older version kept may be longer than one may be now.
-            await begin(call, key, (action.action.decided_by or action.action.id)[:NAME_CHARACTERS_MAX])
+            holder = await ctx.store.key_owner(ctx.tenant_id, key)
+            if holder is None:
+                # What stands there was taken: a name that an older version kept may be longer than one may be now.
+                await begin(call, key, (action.action.decided_by or action.action.id)[:NAME_CHARACTERS_MAX])
+            ends.add(None if holder is None else await _has_undone(ctx, holder.step_id))
+        if None in ends:
+            return
+        if False in ends:
+            await ctx.store.mark(ctx.tenant_id, NOT_UNDONE, action.action.id, action.run_id)
+            ctx.log(f"{action.action.id}: its effects are not undone: a call that was to do so has failed")
         await ctx.store.unmark(ctx.tenant_id, UNDO, action.action.id)
     except Exception as problem:
         # The decision is written down all the same, and the user's own function may raise anything.
         told = safe_error(problem, ctx.redactor)
         ctx.log(f"{action.action.id}: its effects are not undone yet ({told}); workers try again")
+
+
+async def _has_undone(ctx: Context, step_id: str) -> bool | None:
+    """Whether the call that was to undo an effect has; None while that is not known."""
+    row = await ctx.store.step(ctx.tenant_id, step_id)
+    if row.step.status is StepStatus.succeeded:
+        return True
+    fate = await fate_of_failed(ctx, row)
+    return None if fate in (None, "undecided") else fate == "applied"
 
 
 class Undoing(Background):

@@ -23,7 +23,10 @@ from surefoot.runtime.questions import Questions
 from surefoot.store.port import ActionRow, StepRow
 
 UNDO = "undo"
-"""The kind of the marks that name questions about duplicates whose effects somebody may have decided to undo."""
+"""The kind of the marks that name questions about duplicates whose effects somebody may have decided to undo, until
+they are undone."""
+NOT_UNDONE = "not_undone"
+"""The same of those whose undoing has failed: what was to be undone stands."""
 
 
 async def handle_of(ctx: Context, run_id: str, step_id: str | None = None) -> Handle:

@@ -21,6 +21,7 @@ from surefoot.effects import Operation
 from surefoot.errors import NotAllowed, NotFound, SurefootError
 from surefoot.runtime.children import go_on_with_run
 from surefoot.runtime.context import Context
+from surefoot.runtime.deciding import NOT_UNDONE, UNDO
 from surefoot.runtime.execute import RECEIPT_ERROR, Call, shown_receipt, wait_call
 from surefoot.runtime.held import Held, refuse_step
 from surefoot.runtime.questions import Questions, meant_now
@@ -194,18 +195,22 @@ def _of_a_kind_of_its_own(value: object) -> object:
 async def fate_of_failed(ctx: Context, row: StepRow) -> Literal["nothing", "applied", "undecided"] | None:
     """What is known of the effect of a failed call by now, while it has its business key; None for any other call.
 
-    It may have been found after all: then it stands until somebody has decided to undo it.
+    It may have been found after all: then it stands until it is undone, as somebody has decided. `operation_key_claim`
+    says the same.
     """
     if row.step.status is not StepStatus.failed:
         return None
-    asked = await ctx.store.actions(ctx.tenant_id, run_id=row.run_id)
-    about = [one.action for one in asked.whole() if one.action.step_id == row.step.id]
-    told = {action.status for action in about if action.kind is ActionKind.duplicate}
-    if ActionStatus.waiting in told:
+    store, tenant = ctx.store, ctx.tenant_id
+    run = await store.load(tenant, row.run_id, row.step.id)
+    step = run.steps[row.step.id]
+    asked = [one for one in run.actions.values() if one.step_id == step.id and one.kind is ActionKind.duplicate]
+    told = {one.status for one in asked}
+    undone = [one.id for one in asked if one.status is ActionStatus.approved]
+    if ActionStatus.waiting in told or any([await store.marked(tenant, UNDO, one) for one in undone]):
         return "undecided"
-    if ActionStatus.rejected in told or (row.step.receipts and ActionStatus.approved not in told):
+    if ActionStatus.rejected in told or any([await store.marked(tenant, NOT_UNDONE, one) for one in undone]):
         return "applied"
-    return "nothing"
+    return "applied" if step.receipts and not undone else "nothing"
 
 
 def _told_of(owner: StepRow) -> tuple[bytes, bytes | None]:

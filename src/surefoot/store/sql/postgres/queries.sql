@@ -437,8 +437,8 @@ WHERE blob.tenant_id = new.tenant_id AND blob.run_id = new.run_id AND blob.reten
 
 -- name: operation_key_claim
 -- Steps take business keys. Each row must change one: nobody holds the key, or this step does, or a step that failed. Of
--- the latter nothing may have been found since, unless a person has had all of it undone (counted: an EXISTS behind an OR
--- would read the questions of all runs).
+-- the latter nothing may have been found since, unless a person has had all of it undone, and no mark says that it is not
+-- yet (counted: an EXISTS behind an OR would read the questions of all runs, a join the marks).
 INSERT INTO operation_key (tenant_id, operation_key, run_id, step_id, input_hash, created_at, updated_at)
 SELECT
     new.tenant_id, new.operation_key, new.run_id, new.step_id, new.input_hash, new.created_at, new.updated_at
@@ -455,6 +455,14 @@ WHERE operation_key.step_id = excluded.step_id OR EXISTS (
             SELECT 1 FROM pending_action AS asked
             WHERE asked.tenant_id = step.tenant_id AND asked.run_id = step.run_id AND asked.step_id = step.id
                 AND asked.kind = 'duplicate' AND asked.status IN ('waiting', 'rejected')
+        )
+        AND NOT EXISTS (
+            SELECT 1 FROM pending_action AS asked
+            WHERE asked.tenant_id = step.tenant_id AND asked.run_id = step.run_id AND asked.step_id = step.id
+                AND asked.kind = 'duplicate' AND asked.status = 'approved' AND (
+                    SELECT count(*) FROM mark
+                    WHERE mark.tenant_id = asked.tenant_id AND mark.kind IN ('undo', 'not_undone') AND mark.name = asked.id
+                ) > 0
         )
         AND (step.receipts = '[]' OR (
             SELECT count(*) FROM pending_action AS asked
@@ -1349,7 +1357,11 @@ WITH blobs AS (
         ))
     RETURNING 1
 ), marks AS (
-    DELETE FROM mark WHERE tenant_id = :tenant_id AND updated_at < :ended_before AND kind <> 'undo' RETURNING 1
+    DELETE FROM mark
+    WHERE tenant_id = :tenant_id AND updated_at < :ended_before AND kind <> 'undo' AND NOT (
+        kind = 'not_undone' AND value IN (SELECT run.id FROM run WHERE run.tenant_id = :tenant_id)
+    )
+    RETURNING 1
 ), announcements AS (
     DELETE FROM announcement
     WHERE announcement.tenant_id = :tenant_id AND NOT EXISTS (

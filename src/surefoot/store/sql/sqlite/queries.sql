@@ -340,7 +340,8 @@ DELETE FROM blob WHERE tenant_id = ? AND run_id = ? AND retention = 'transient'
 
 -- name: operation_key_claim
 -- A step takes a business key. It must change one row: nobody holds the key, or this step does, or a step that failed. Of
--- the latter nothing may have been found since, unless a person has had all of it undone.
+-- the latter nothing may have been found since, unless a person has had all of it undone, and no mark says that it is not
+-- yet.
 INSERT INTO operation_key (tenant_id, operation_key, run_id, step_id, input_hash, created_at, updated_at)
 VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (tenant_id, operation_key) DO UPDATE SET
@@ -352,6 +353,12 @@ WHERE operation_key.step_id = excluded.step_id OR EXISTS (
             SELECT 1 FROM pending_action AS asked
             WHERE asked.tenant_id = step.tenant_id AND asked.run_id = step.run_id AND asked.step_id = step.id
                 AND asked.kind = 'duplicate' AND asked.status IN ('waiting', 'rejected')
+        )
+        AND NOT EXISTS (
+            SELECT 1 FROM pending_action AS asked
+            JOIN mark ON mark.tenant_id = asked.tenant_id AND mark.kind IN ('undo', 'not_undone') AND mark.name = asked.id
+            WHERE asked.tenant_id = step.tenant_id AND asked.run_id = step.run_id AND asked.step_id = step.id
+                AND asked.kind = 'duplicate' AND asked.status = 'approved'
         )
         AND (step.receipts = '[]' OR EXISTS (
             SELECT 1 FROM pending_action AS asked
@@ -1133,8 +1140,12 @@ WHERE tenant_id = :tenant_id AND retention IN ('request', 'transient') AND updat
     )
 
 -- name: prune_marks
--- Facts that nobody has renewed for so long, less what is perhaps still to be undone: whoever undoes it drops it.
-DELETE FROM mark WHERE tenant_id = :tenant_id AND updated_at < :ended_before AND kind <> 'undo'
+-- Facts that nobody has renewed for so long, less what is perhaps still to be undone: whoever undoes it drops it. What could
+-- not be undone is a fact of its run.
+DELETE FROM mark
+WHERE tenant_id = :tenant_id AND updated_at < :ended_before AND kind <> 'undo' AND NOT (
+    kind = 'not_undone' AND value IN (SELECT run.id FROM run WHERE run.tenant_id = :tenant_id)
+)
 
 -- name: prune_announcements
 -- Announcements of questions that are gone.

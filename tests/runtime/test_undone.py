@@ -119,6 +119,36 @@ async def test_each_effect_is_undone_once_however_often_doubles_come_to_light(
         await _nothing_noted(sf)
 
 
+async def test_what_could_not_be_undone_is_tried_again_by_a_later_decision_and_not_before(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(undoing, "LOOK_SECONDS", 0.1)
+    refused: list[str] = []
+
+    @tool(effect=effects.opaque)
+    async def give_back(op: Operation, charge_id: str) -> Receipt:
+        """Give the money back; the first time the bank refuses."""
+        if not refused:
+            refused.append(charge_id)
+            raise effects.Refused("not today")
+        REFUNDS.append(charge_id)
+        return Receipt(resource_id=f"refund of {charge_id}")
+
+    def undo(receipt: Receipt) -> ToolCall:
+        return give_back.call(charge_id=str(receipt.resource_id))
+
+    charged = charge.using(compensate=undo)
+    async with Surefoot(store_url, tools=[charged, give_back], worker=True, log=lambda line: None) as sf:
+        await sf.perform(charged.call(cents=900), key="81")
+        first = await _charged_again(sf, "c2")
+        await sf.approve(first, by="anna")
+        await _nothing_noted(sf)
+        assert await sf.store.marks(sf.tenant, "not_undone", 10) == [first] and (refused, REFUNDS) == (["c2"], [])
+        await sf.approve(await _charged_again(sf, "c3"), by="anna")
+        await _nothing_noted(sf)
+    assert (refused, sorted(REFUNDS)) == (["c2"], ["c2", "c3"])
+
+
 async def test_what_is_decided_where_the_code_is_not_is_undone_by_a_worker_that_has_it(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

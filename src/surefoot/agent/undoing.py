@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Awaitable, Callable
+from typing import Literal
 
 import msgspec
 
@@ -68,16 +69,16 @@ async def undo(ctx: Context, action: ActionRow, begin: Begin) -> None:
         if calls is None:
             ctx.log(f"{action.action.id}: the code of {action.tool_name} is not here; a worker that has it undoes this")
             return
-        ends = set[bool | None]()
+        ends = set[str]()
         for key, call in calls:
-            holder = await ctx.store.key_owner(ctx.tenant_id, key)
-            if holder is None:
+            end = await _end_of(ctx, key, action.decided_at or 0.0)
+            if end == "not_begun":
                 # What stands there was taken: a name that an older version kept may be longer than one may be now.
                 await begin(call, key, (action.action.decided_by or action.action.id)[:NAME_CHARACTERS_MAX])
-            ends.add(None if holder is None else await _has_undone(ctx, holder.step_id))
-        if None in ends:
+            ends.add(end)
+        if not ends <= {"undone", "not_undone"}:
             return
-        if False in ends:
+        if "not_undone" in ends:
             await ctx.store.mark(ctx.tenant_id, NOT_UNDONE, action.action.id, action.run_id)
             ctx.log(f"{action.action.id}: its effects are not undone: a call that was to do so has failed")
         await ctx.store.unmark(ctx.tenant_id, UNDO, action.action.id)
@@ -87,13 +88,20 @@ async def undo(ctx: Context, action: ActionRow, begin: Begin) -> None:
         ctx.log(f"{action.action.id}: its effects are not undone yet ({told}); workers try again")
 
 
-async def _has_undone(ctx: Context, step_id: str) -> bool | None:
-    """Whether the call that was to undo an effect has; None while that is not known."""
-    row = await ctx.store.step(ctx.tenant_id, step_id)
-    if row.step.status is StepStatus.succeeded:
-        return True
+async def _end_of(
+    ctx: Context, key: str, decided_at: float
+) -> Literal["not_begun", "under_way", "undone", "not_undone"]:
+    """What the call has come to that undoes an effect; what had failed before this was decided is to be tried again."""
+    holder = await ctx.store.key_owner(ctx.tenant_id, key)
+    if holder is None:
+        return "not_begun"
+    row = await ctx.store.step(ctx.tenant_id, holder.step_id)
     fate = await fate_of_failed(ctx, row)
-    return None if fate in (None, "undecided") else fate == "applied"
+    if row.step.status is StepStatus.succeeded or fate == "applied":
+        return "undone"
+    if fate != "nothing":
+        return "under_way"
+    return "not_begun" if row.created_at < decided_at else "not_undone"
 
 
 class Undoing(Background):

@@ -24,6 +24,7 @@ class Bank:
         self.there: list[str] = []
         self.sent: list[str] = []
         self.undone: list[str] = []
+        self.has_ids = True
         self.lost = 1
         """So many replies are."""
         self.refund: Tool | None = None
@@ -33,7 +34,7 @@ class Bank:
         async def find(op: Operation) -> Found | Absent:
             if not self.there:
                 return Absent(coverage="everything")
-            return Found(Receipt(resource_id=self.there[0], url="https://bank.example/p-1"))
+            return Found(Receipt(resource_id=self.there[0] if self.has_ids else None, url="https://bank.example/p-1"))
 
         @tool(effect=effects.opaque)
         async def refund(op: Operation, payment: str) -> Receipt:
@@ -138,24 +139,35 @@ async def test_a_model_that_calls_again_is_answered_from_what_was_found(sim: Sim
 
 
 @story
-async def test_the_same_action_again_is_asked_about_where_the_first_was_found_after_all(sim: Sim) -> None:
-    """Without a key: the first call had failed, and the second was sent without a word to anybody."""
+@pytest.mark.parametrize(("has_id", "undone"), [(True, False), (True, True), (False, False)])
+async def test_the_same_action_again_is_asked_about_where_the_first_was_found_after_all(
+    sim: Sim, has_id: bool, undone: bool
+) -> None:
+    """Without a key: the first call had failed, and the second was sent without a word to anybody, whether or not the
+    target gives ids. Nobody is told that it stands where it was undone.
+    """
     sim.broken.add("I1")  # this target stands outside of the World
     bank = Bank()
+    bank.has_ids = has_id
     pay, refund = bank.tools()
     agent = Agent("clerk", FakeModel([[("pay", {})], "It failed.", [("pay", {})], "Paid."], by="call"), tools=[pay])
     async with sim.surefoot(agent, tools=[refund]) as sf:
         first = await sf.wait((await sf.start(agent, "Pay.")).id, until=ended, timeout=SECONDS)
         bank.there.append("p-1")
         await sim.pass_time(DAY / 2)
+        if undone:
+            (found,) = await sf.actions(status="waiting")
+            await sf.approve(found.action.id, by="ann")
+            await sim.pass_time(120.0)
         run = await sf.start(agent, "Pay.", conversation_id=first.conversation_id)
         run = await sf.wait(run.id, until=lambda r: ended(r) or bool(r.pending_actions), timeout=SECONDS)
         (asked,) = run.pending_actions
         assert (asked.kind, len(bank.sent)) == ("approve", 1)
         assert "https://bank.example/p-1" in str(asked.preview)
+        assert ("was undone since" in str(asked.preview)) == undone
         await sf.reject(asked.id, by="ann")
         await sf.wait(run.id, until=ended, timeout=SECONDS)
-    assert bank.there == ["p-1"]
+    assert bank.there == ([] if undone else ["p-1"])
 
 
 @story

@@ -203,7 +203,8 @@ class Preparer:
             return None
         if earlier.step.status in STEP_ENDS:
             where = earlier.step.resource_url or earlier.step.external_resource_id or earlier.step.id
-            return f"The same action was already done in this conversation: {where}."
+            undone = " and was undone since" if await fate_of_failed(self._ctx, earlier) == "nothing" else ""
+            return f"The same action was already done in this conversation{undone}: {where}."
         return f"The same action is still unresolved in this conversation: {earlier.step.id}."
 
     async def _gate(

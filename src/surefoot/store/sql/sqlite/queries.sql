@@ -666,14 +666,19 @@ WHERE tenant_id = :tenant_id AND coalesce(operation_key, run_id || ':' || id) = 
 )
 
 -- name: step_same_action
--- The newest step of a conversation with this identity that has acted or may have.
+-- The newest step of a conversation with this identity that has acted or may have. What was found of one that had failed
+-- has an id, or a question about it alone.
 SELECT *, CASE WHEN safe_output = '' THEN (
     SELECT body FROM message
     WHERE message.tenant_id = step.tenant_id AND message.call_id = step.call_id AND message.role = 'tool_result'
 ) END AS told
 FROM step
 WHERE tenant_id = :tenant_id AND conversation_id = :conversation_id AND identity_hash = :identity_hash
-    AND (status IN ('succeeded', 'running', 'outcome_unknown') OR (status = 'failed' AND receipts <> '[]'))
+    AND (status IN ('succeeded', 'running', 'outcome_unknown') OR (status = 'failed' AND (receipts <> '[]' OR EXISTS (
+        SELECT 1 FROM pending_action AS asked
+        WHERE asked.tenant_id = step.tenant_id AND asked.run_id = step.run_id AND asked.step_id = step.id
+            AND asked.kind = 'duplicate'
+    ))))
 ORDER BY id DESC LIMIT 1
 
 -- name: steps_acted

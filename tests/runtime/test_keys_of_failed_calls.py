@@ -24,7 +24,8 @@ class Bank:
         self.there: list[str] = []
         self.sent: list[str] = []
         self.undone: list[str] = []
-        self.has_ids = True
+        self.has_ids, self.keeps = True, False
+        """Whether it names what it has made, and whether that can be given back."""
         self.lost = 1
         """So many replies are."""
         self.refund: Tool | None = None
@@ -43,8 +44,8 @@ class Bank:
             self.there.remove(payment)
             return Receipt(resource_id=f"refund of {payment}")
 
-        def undo(receipt: Receipt) -> ToolCall:
-            return (self.refund or refund).call(payment=str(receipt.resource_id))
+        def undo(receipt: Receipt) -> ToolCall | None:
+            return None if self.keeps else (self.refund or refund).call(payment=str(receipt.resource_id))
 
         @tool(effect=effects.lookup(find, settle=1.0), attempts=1, compensate=undo, key=key)
         async def pay(op: Operation) -> Receipt:
@@ -201,3 +202,24 @@ async def test_a_key_is_not_free_before_what_was_found_is_undone(sim: Sim, undon
                 receipt = await sf.perform(pay.call(), key="81", timeout=SECONDS)
                 break
     assert (receipt.resource_id, bank.there, len(bank.sent)) == (came, [came], sent)
+
+
+@story
+@pytest.mark.parametrize("has_id", [True, False])
+async def test_a_key_is_not_free_where_a_yes_has_undone_nothing(sim: Sim, has_id: bool) -> None:
+    """There was no call that could have: the tool gave none, or nobody knew what was to be given back."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    bank = Bank()
+    bank.has_ids, bank.keeps = has_id, has_id
+    pay, refund = bank.tools()
+    async with sim.surefoot(tools=[pay, refund]) as sf:
+        with pytest.raises(PerformFailed):
+            await sf.perform(pay.call(), key="81", timeout=SECONDS)
+        bank.there.append("p-1")
+        await sim.pass_time(DAY / 2)
+        (asked,) = await sf.actions(status="waiting")
+        await sf.approve(asked.action.id, by="ann")
+        await sim.pass_time(300.0)
+        receipt = await sf.perform(pay.call(), key="81", timeout=SECONDS)
+    assert (receipt.url, bank.there, len(bank.sent)) == ("https://bank.example/p-1", ["p-1"], 1)
+    assert any("not undone" in line for line in sim.lines)

@@ -38,9 +38,10 @@ Begin = Callable[[ToolCall, str, str], Awaitable[object]]
 """Begins a call under a key, in the name of somebody; said again, it is the same one."""
 
 
-async def compensations_of(ctx: Context, action: ActionRow) -> list[tuple[str, ToolCall]] | None:
+async def compensations_of(ctx: Context, action: ActionRow) -> list[tuple[str, ToolCall] | None] | None:
     """The calls that undo the effects which nobody wanted, each with its key: all but the one on the step; of a failed
-    step all. None where the tool is not known here.
+    step all. None where the tool is not known here, and for each effect that no call undoes: the tool gives none, or
+    the effect has no id. Empty where undoing is left to people.
     """
     row = await ctx.store.step(ctx.tenant_id, action.action.step_id)
     run = (await ctx.store.run(ctx.tenant_id, action.run_id)).run
@@ -49,15 +50,17 @@ async def compensations_of(ctx: Context, action: ActionRow) -> list[tuple[str, T
         return None
     if tool.compensate is None:
         return []
-    kept = row.step.external_resource_id if row.step.status.value == "succeeded" else None
+    kept = row.step.external_resource_id if row.step.status is StepStatus.succeeded else None
     arguments = msgspec.json.decode(await request_of(ctx.store, ctx.tenant_id, row), type=dict[str, object])
-    found: list[tuple[str, ToolCall]] = []
+    found: list[tuple[str, ToolCall] | None] = []
     for one in row.step.receipts:
         call = tool.make_compensation(Receipt(resource_id=one), arguments) if one != kept else None
         if isinstance(call, ToolCall):
             name = one if _PLAIN.fullmatch(one) else hashlib.sha256(one.encode()).hexdigest()
             found.append((f"{call.tool.name}:compensate:{row.step.id}:{name}", call))
-    return found
+        elif one != kept:
+            found.append(None)
+    return found if row.step.receipts else [None]
 
 
 async def undo(ctx: Context, action: ActionRow, begin: Begin) -> None:
@@ -70,7 +73,11 @@ async def undo(ctx: Context, action: ActionRow, begin: Begin) -> None:
             ctx.log(f"{action.action.id}: the code of {action.tool_name} is not here; a worker that has it undoes this")
             return
         ends = set[str]()
-        for key, call in calls:
+        for one in calls:
+            if one is None:
+                ends.add("not_undone")
+                continue
+            key, call = one
             end = await _end_of(ctx, key, action.decided_at or 0.0)
             if end == "not_begun":
                 # What stands there was taken: a name that an older version kept may be longer than one may be now.
@@ -80,7 +87,7 @@ async def undo(ctx: Context, action: ActionRow, begin: Begin) -> None:
             return
         if "not_undone" in ends:
             await ctx.store.mark(ctx.tenant_id, NOT_UNDONE, action.action.id, action.run_id)
-            ctx.log(f"{action.action.id}: its effects are not undone: a call that was to do so has failed")
+            ctx.log(f"{action.action.id}: its effects are not undone: there is no call that could, or it has failed")
         await ctx.store.unmark(ctx.tenant_id, UNDO, action.action.id)
     except Exception as problem:
         # The decision is written down all the same, and the user's own function may raise anything.

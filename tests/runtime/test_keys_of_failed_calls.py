@@ -206,8 +206,8 @@ async def test_a_key_is_not_free_before_what_was_found_is_undone(sim: Sim, undon
 
 @story
 @pytest.mark.parametrize("has_id", [True, False])
-async def test_a_key_is_not_free_where_a_yes_has_undone_nothing(sim: Sim, has_id: bool) -> None:
-    """There was no call that could have: the tool gave none, or nobody knew what was to be given back."""
+async def test_a_key_is_not_free_where_a_yes_undid_nothing_unless_a_person_was_told_to(sim: Sim, has_id: bool) -> None:
+    """The tool gave no call for what stood, and the key was free. What has no id nobody but a person can give back."""
     sim.broken.add("I1")  # this target stands outside of the World
     bank = Bank()
     bank.has_ids, bank.keeps = has_id, has_id
@@ -218,8 +218,14 @@ async def test_a_key_is_not_free_where_a_yes_has_undone_nothing(sim: Sim, has_id
         bank.there.append("p-1")
         await sim.pass_time(DAY / 2)
         (asked,) = await sf.actions(status="waiting")
+        assert (b"undo it yourself before you approve" in asked.preview) != has_id
+        if not has_id:
+            bank.there.clear()
         await sf.approve(asked.action.id, by="ann")
         await sim.pass_time(300.0)
         receipt = await sf.perform(pay.call(), key="81", timeout=SECONDS)
-    assert (receipt.url, bank.there, len(bank.sent)) == ("https://bank.example/p-1", ["p-1"], 1)
-    assert any("not undone" in line for line in sim.lines)
+    assert any("not undone" in line for line in sim.lines) == has_id
+    if has_id:
+        assert (receipt.url, bank.there, len(bank.sent)) == ("https://bank.example/p-1", ["p-1"], 1)
+    else:
+        assert (receipt.resource_id, bank.there, len(bank.sent)) == ("p-2", ["p-2"], 2)

@@ -40,8 +40,8 @@ Begin = Callable[[ToolCall, str, str], Awaitable[object]]
 
 async def compensations_of(ctx: Context, action: ActionRow) -> list[tuple[str, ToolCall] | None] | None:
     """The calls that undo the effects which nobody wanted, each with its key: all but the one on the step; of a failed
-    step all. None where the tool is not known here, and for each effect that no call undoes: the tool gives none, or
-    the effect has no id. Empty where undoing is left to people.
+    step all. None where the tool is not known here, and for each effect for which the tool gives no call. Empty where
+    undoing was left to whoever approved: the tool undoes nothing, or the effect has no id.
     """
     row = await ctx.store.step(ctx.tenant_id, action.action.step_id)
     run = (await ctx.store.run(ctx.tenant_id, action.run_id)).run
@@ -60,7 +60,7 @@ async def compensations_of(ctx: Context, action: ActionRow) -> list[tuple[str, T
             found.append((f"{call.tool.name}:compensate:{row.step.id}:{name}", call))
         elif one != kept:
             found.append(None)
-    return found if row.step.receipts else [None]
+    return found
 
 
 async def undo(ctx: Context, action: ActionRow, begin: Begin) -> None:

@@ -29,6 +29,9 @@ from surefoot.errors import NotAllowed
 Questions = Mapping[ActionKind, Ask]
 """Prepared questions; at most one of each kind is asked."""
 
+UNDO_IT = "This call has had an effect that was not expected, or more than one. Undo it?"
+UNDO_EITHER_WAY = f"{UNDO_IT} If its tool cannot, undo it yourself before you approve."
+
 POLL_SECONDS_MAX = 30.0
 """How rarely a call that has not ended is asked after."""
 
@@ -332,6 +335,9 @@ def _ask_about_duplicate(d: Draft, step: Step, questions: Questions, found: Mapp
         question = questions[ActionKind.duplicate]
         preview: dict[str, object] = msgspec.json.decode(question.preview)
         preview["effects"] = [{"id": i, "url": url} for i, url in found.items() if i or url]
+        if None in found and preview.get("text") == UNDO_IT:
+            # No call undoes what has no id.
+            preview["text"] = UNDO_EITHER_WAY
         ask(d, step.id, ActionKind.duplicate, replace(question, preview=msgspec.json.encode(preview)))
 
 

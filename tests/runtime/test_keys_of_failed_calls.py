@@ -229,3 +229,65 @@ async def test_a_key_is_not_free_where_a_yes_undid_nothing_unless_a_person_was_t
         assert (receipt.url, bank.there, len(bank.sent)) == ("https://bank.example/p-1", ["p-1"], 1)
     else:
         assert (receipt.resource_id, bank.there, len(bank.sent)) == ("p-2", ["p-2"], 2)
+
+
+@story
+@pytest.mark.parametrize(("table", "column"), [("run", "limits"), ("step", "rules")])
+async def test_a_call_whose_key_is_another_ones_that_cannot_be_read_waits_alone(
+    sim: Sim, table: str, column: str
+) -> None:
+    """The run that had proposed it was set aside whole, and what stood beside the call was not done."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    bank = Bank()
+    pay, refund = bank.tools(key=lambda: "81")
+    done: list[str] = []
+
+    @tool(effect=effects.opaque)
+    async def file(op: Operation) -> Receipt:
+        """File it."""
+        done.append("filed")
+        return Receipt(resource_id="f-1")
+
+    agent = Agent("clerk", FakeModel([[("pay", {})], "It failed."], by="call"), tools=[pay])
+    other = Agent("other", FakeModel([[("pay", {}), ("file", {})], "Well."], by="call"), tools=[pay, file])
+    async with sim.surefoot(agent, other, tools=[refund]) as sf:
+        first = await sf.wait((await sf.start(agent, "Pay.")).id, until=ended, timeout=SECONDS)
+        damaged = first.id if table == "run" else first.steps[1].id
+        ((whole,),) = sim.place.query(f"SELECT {column} FROM {table} WHERE id = '{damaged}'")
+        damage = f"UPDATE {table} SET {column} = ? WHERE id = ?"
+        assert sim.place.execute(damage, "{", damaged) == 1
+        run = await sf.start(other, "Pay.")
+        await sim.pass_time(120.0)
+        row = await sf.store.run(sf.tenant, run.id)
+        stands = await sf.snapshot(run.id)
+        assert (row.blocked_code, done) == (None, ["filed"])
+        assert [step.status for step in stands.steps[1:]] == ["pending", "succeeded"]
+        assert sim.place.execute(damage, whole, damaged) == 1
+        run = await sf.wait(run.id, until=ended, timeout=SECONDS)
+    assert (run.status, run.steps[1].error_code, len(bank.sent)) == ("completed", "owner_failed", 1)
+
+
+@story
+async def test_a_key_with_other_bytes_is_refused_once_the_call_that_has_it_can_be_read(sim: Sim) -> None:
+    """It could not be compared when it was proposed, and is not answered from what was done with other arguments."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    sent: list[int] = []
+
+    @tool(effect=effects.opaque, key=lambda: "81")
+    async def pay(op: Operation, cents: int) -> Receipt:
+        """Pay."""
+        sent.append(cents)
+        return Receipt(resource_id=f"p-{cents}")
+
+    agents = [Agent(f"clerk{n}", FakeModel([[("pay", {"cents": n})], "Paid."], by="call"), tools=[pay]) for n in (1, 2)]
+    async with sim.surefoot(*agents) as sf:
+        first = await sf.wait((await sf.start("clerk1", "Pay.")).id, until=ended, timeout=SECONDS)
+        ((whole,),) = sim.place.query(f"SELECT rules FROM step WHERE id = '{first.steps[1].id}'")
+        damage = "UPDATE step SET rules = ? WHERE id = ?"
+        assert sim.place.execute(damage, "{", first.steps[1].id) == 1
+        run = await sf.start("clerk2", "Pay.")
+        await sim.pass_time(60.0)
+        assert (await sf.snapshot(run.id)).steps[1].status == "pending"
+        assert sim.place.execute(damage, whole, first.steps[1].id) == 1
+        run = await sf.wait(run.id, until=ended, timeout=SECONDS)
+    assert (run.steps[1].status, run.steps[1].error_code, sent) == ("failed", "key_reused", [1])

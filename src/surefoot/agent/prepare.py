@@ -19,11 +19,11 @@ from surefoot.core.decide import ProposedCall, Refusal, key_reused
 from surefoot.core.payloads import Ask
 from surefoot.core.state import STEP_ENDS, ActionKind, EffectClass, Rules, Run
 from surefoot.core.values import canonical, clean_text, digest
-from surefoot.errors import InvalidInput
+from surefoot.errors import InvalidInput, Unreadable
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import redact_json, view_and_flags, view_json
 from surefoot.runtime.questions import make_ask
-from surefoot.runtime.ready import fate_of_failed, read_precondition
+from surefoot.runtime.ready import asked_of, fate_of_failed, read_precondition
 
 _UNKNOWN_RULES = Rules(effect=EffectClass.read)
 ARGUMENT_BYTES_MAX = 1024 * 1024
@@ -183,10 +183,14 @@ class Preparer:
         held = await self._ctx.store.key_owner(self._ctx.tenant_id, key)
         if held is None:
             return None, None
-        owner = await self._ctx.store.step(self._ctx.tenant_id, held.step_id)
-        if await fate_of_failed(self._ctx, owner) == "nothing":
+        try:
+            owner = await self._ctx.store.step(self._ctx.tenant_id, held.step_id)
+            fate = await fate_of_failed(self._ctx, owner)
+        except Unreadable:
+            return held.step_id, None  # this call waits until that one can be read, and is compared with it then
+        if fate == "nothing":
             return None, None
-        if (owner.step.input_ref, owner.step.target, owner.step.credential) != asked:
+        if asked_of(owner.step) != asked:
             return None, key_reused(key)
         return held.step_id, None
 

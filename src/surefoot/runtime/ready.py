@@ -9,7 +9,7 @@ import msgspec
 
 from surefoot.core import policy
 from surefoot.core.attempts import count_as_sent
-from surefoot.core.decide import answer_from_owner, ask_approval, defer, start_step
+from surefoot.core.decide import answer_from_owner, ask_approval, defer, key_reused, start_step
 from surefoot.core.draft import Draft
 from surefoot.core.ends import fail_step
 from surefoot.core.payloads import result_body
@@ -18,7 +18,7 @@ from surefoot.core.reconcile import Look, receipt_body
 from surefoot.core.state import ActionKind, ActionStatus, Resolution, Step, StepStatus, WaitsFor
 from surefoot.core.values import to_json_value
 from surefoot.effects import Operation
-from surefoot.errors import NotAllowed, NotFound, SurefootError
+from surefoot.errors import NotAllowed, NotFound, SurefootError, Unreadable
 from surefoot.runtime.children import go_on_with_run
 from surefoot.runtime.context import Context
 from surefoot.runtime.deciding import NOT_UNDONE, UNDO
@@ -32,6 +32,7 @@ from surefoot.store.port import StepRow
 PRECONDITION_TIMEOUT_SECONDS = 30.0
 OWNER_GIVEN_UP = "owner_given_up"
 DECLARED_ANEW = "declared_anew"
+Fate = Literal["nothing", "applied", "undecided"]
 _NOT_NOW = frozenset({"account_changed", "account_unknown", "approval_expired", "not_yet"})
 ACCOUNT_SECONDS = 60.0
 """So often it is asked whose a credential is that is not that of the step's earlier attempts."""
@@ -192,7 +193,12 @@ def _of_a_kind_of_its_own(value: object) -> object:
     raise NotImplementedError(type(value).__name__)
 
 
-async def fate_of_failed(ctx: Context, row: StepRow) -> Literal["nothing", "applied", "undecided"] | None:
+def asked_of(step: Step) -> tuple[str | None, str | None, str | None]:
+    """What has to be the same of two calls under one business key: the bytes, the target and the credential."""
+    return step.input_ref, step.target, step.credential
+
+
+async def fate_of_failed(ctx: Context, row: StepRow) -> Fate | None:
     """What is known of the effect of a failed call by now, while it has its business key; None for any other call.
 
     It may have been found after all: then it stands until it is undone, as somebody has decided. `operation_key_claim`
@@ -226,36 +232,47 @@ def _told_of(owner: StepRow) -> tuple[bytes, bytes | None]:
 
 async def _ask_owner(held: Held, step: Step) -> list[str]:
     """Another step holds this business key: answer from its receipt, or wait for it."""
+    owner, fate, reads = None, None, True
     try:
         owner = await held.ctx.store.step(held.ctx.tenant_id, step.owner_step_id or "")
+        fate = await fate_of_failed(held.ctx, owner)
     except NotFound:
         owner = None  # pruned with its run, which had ended
-    fate = None if owner is None else await fate_of_failed(held.ctx, owner)
-    name, patience = f"owner {step.id}", held.ctx.patience
+    except Unreadable as problem:
+        # Whoever mends it finds this call waiting; what else there is to do in its run is done meanwhile.
+        reads = False
+        held.ctx.log(f"{step.id}: the call that has its key cannot be read ({problem}); looking again")
 
     def command(d: Draft) -> list[str]:
         if d.run.ended or d.step(step.id).status is not StepStatus.pending:
             return []
-        if owner is not None and (owner.step.status is StepStatus.succeeded or fate == "applied"):
-            body, known = _told_of(owner)
-            answer_from_owner(d, step.id, owner.step.external_resource_id, owner.step.resource_url, body, known)
-        elif fate == "nothing":
-            text = "An earlier call under the same key failed; propose the call again."
-            fail_step(d, step, "owner_failed", body=result_body(text, code="owner_failed"))
-        elif owner is None or owner.step.resolution is Resolution.given_up:
-            # Whoever gave it up has closed the only question: nothing that this call could wait for would come.
-            text = (
-                "Not executed: what became of an earlier call under the same key is not known, and nobody looks for it."
-            )
-            fail_step(d, step, OWNER_GIVEN_UP, body=result_body(text, code=OWNER_GIVEN_UP))
+        if reads and _settle_by(d, step, owner, fate):
+            held.ctx.patience.over(f"owner {step.id}")
         else:
             now = held.ctx.doors.clock.now().mono
-            pause_s = patience.pause_s(
-                name, now, policy.OWNER_SHARE, policy.OWNER_SECONDS_MIN, policy.OWNER_SECONDS_MAX
-            )
-            defer(d, step.id, pause_s, "waits_for_owner")
-            return held.go_on(d)
-        patience.over(name)
+            bounds = (policy.OWNER_SHARE, policy.OWNER_SECONDS_MIN, policy.OWNER_SECONDS_MAX)
+            defer(d, step.id, held.ctx.patience.pause_s(f"owner {step.id}", now, *bounds), "waits_for_owner")
         return held.go_on(d)
 
     return await held.decide(command, step_id=step.id) or []
+
+
+def _settle_by(d: Draft, step: Step, owner: StepRow | None, fate: Fate | None) -> bool:
+    """Give the call what the one came to that has its key; False while that is not known. None: it is gone."""
+    if owner is not None and fate != "nothing" and asked_of(owner.step) != asked_of(step):
+        # It could not be read when this call was proposed.
+        reused = key_reused(step.operation_key or "")
+        fail_step(d, step, reused.code, body=result_body(reused.text, code=reused.code))
+    elif owner is not None and (owner.step.status is StepStatus.succeeded or fate == "applied"):
+        body, known = _told_of(owner)
+        answer_from_owner(d, step.id, owner.step.external_resource_id, owner.step.resource_url, body, known)
+    elif fate == "nothing":
+        text = "An earlier call under the same key failed; propose the call again."
+        fail_step(d, step, "owner_failed", body=result_body(text, code="owner_failed"))
+    elif owner is None or owner.step.resolution is Resolution.given_up:
+        # Whoever gave it up has closed the only question: nothing that this call could wait for would come.
+        text = "Not executed: what became of an earlier call under the same key is not known, and nobody looks for it."
+        fail_step(d, step, OWNER_GIVEN_UP, body=result_body(text, code=OWNER_GIVEN_UP))
+    else:
+        return False
+    return True

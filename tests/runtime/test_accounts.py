@@ -342,3 +342,70 @@ async def test_an_account_that_is_never_told_holds_up_no_look(sim: Sim) -> None:
         run = await sf.snapshot(run_id)
     assert (run.status, there) == ("waiting_for_user", ["p-1"])
     assert [asked.kind for asked in run.pending_actions] == ["resolve"]
+
+
+@story
+async def test_a_key_is_not_sent_again_under_another_account(sim: Sim) -> None:
+    """The target drops repeats within one account. Whose the credential is was asked before the first send alone."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    there: dict[str, dict[str, str]] = {"ann": {}, "bob": {}}
+    account = "ann"
+
+    async def whose(op: Operation) -> str:
+        return account
+
+    @tool(effect=effects.idempotent(key_lifetime=None), account=whose, credential="BANK_TOKEN")
+    async def pay(op: Operation) -> Receipt:
+        """Pay; the first reply is lost."""
+        nonlocal account
+        made = there[account].setdefault(op.key, f"p-{op.attempt}")
+        if op.attempt == 1:
+            account = "bob"
+            raise effects.InDoubt("the reply is lost")
+        return Receipt(resource_id=made)
+
+    async with sim.surefoot(clerk(pay)) as sf:
+        run = await sf.start("clerk", "Pay.")
+        run = await sf.wait(run.id, until=lambda r: ended(r) or bool(r.pending_actions), timeout=600.0)
+        (asked,) = run.pending_actions
+        assert (asked.kind, [len(made) for made in there.values()]) == ("resolve", [1, 0])
+        await sf.resolve(asked.id, "happened", by="ann", external_resource_id="p-1")
+        run = await sf.wait(run.id, until=ended, timeout=600.0)
+    assert (run.status, [list(made.values()) for made in there.values()]) == ("completed", [["p-1"], []])
+
+
+@story
+async def test_what_a_person_has_denied_is_not_sent_again_under_another_account(sim: Sim) -> None:
+    """It was approved for one account. The step waits until the credential is that one's again."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    sent: list[str] = []
+    account = "ann"
+
+    async def whose(op: Operation) -> str:
+        return account
+
+    @tool(effect=effects.opaque, account=whose, credential="BANK_TOKEN")
+    async def pay(op: Operation) -> Receipt:
+        """Pay; the first reply is lost."""
+        sent.append(account)
+        if op.attempt == 1:
+            raise effects.InDoubt("the reply is lost")
+        return Receipt(resource_id=f"p-{op.attempt}")
+
+    @tool(effect=effects.read)
+    async def watch(op: Operation) -> str:
+        """Keep the run driven by this worker."""
+        await sim.pass_time(400.0)
+        return "seen"
+
+    agent = Agent("clerk", FakeModel([[("pay", {}), ("watch", {})], "Paid."]), tools=[pay, watch.using(timeout=900)])
+    async with sim.surefoot(agent) as sf:
+        run = await sf.start("clerk", "Pay.")
+        run = await sf.wait(run.id, until=lambda r: bool(r.pending_actions), timeout=60.0)
+        account = "bob"
+        await sf.resolve(run.pending_actions[0].id, "did_not_happen", by="cid")
+        await sim.pass_time(120.0)
+        assert sent == ["ann"]
+        account = "ann"
+        run = await sf.wait(run.id, until=ended, timeout=3_600.0)
+    assert (run.status, sent) == ("completed", ["ann", "ann"])

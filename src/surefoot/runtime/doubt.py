@@ -53,6 +53,9 @@ async def settle_step(held: Held, step: Step) -> list[str]:
         return []
     begun: list[str] = []
     try:
+        if doubt.action in SENDS:
+            # The credential may be another's by now: a call is for one account, and a key's repeats are dropped in one.
+            await held.other_account(step, tool)
         begun = await held.decide(_without_look(held, step.id, questions), step_id=step.id) or []
     finally:
         if step.id not in begun:

@@ -143,6 +143,7 @@ class Surefoot(Decisions, Views):
             lease_s=self._lease_s,
             log=self._tell,
             start_child=self._start_child,
+            undo=self._undo,
         )
         for tool in DECLARED.values():
             self._registry.offer(tool)
@@ -377,6 +378,9 @@ class Surefoot(Decisions, Views):
         self._wake(row.run_id)
         await undo(self.context, row, self._start_performing)
         return row
+
+    async def _undo(self, action_id: str) -> None:
+        await undo(self.context, await self.store.action(self.tenant, action_id), self._start_performing)
 
     # Effects outside of an agent
 

@@ -10,7 +10,9 @@ import pytest
 
 from surefoot import Absent, Agent, Approval, Found, Operation, Receipt, Surefoot, ToolCall, effects, tool
 from surefoot.agent.tools import Tool
+from surefoot.core.people import Decision
 from surefoot.errors import PerformFailed, WaitTimeout
+from surefoot.runtime.deciding import decide_about
 from surefoot.testing.model import FakeModel
 from tests.cases.rig import DAY, Sim, ended, story
 
@@ -291,3 +293,28 @@ async def test_a_key_with_other_bytes_is_refused_once_the_call_that_has_it_can_b
         assert sim.place.execute(damage, whole, first.steps[1].id) == 1
         run = await sf.wait(run.id, until=ended, timeout=SECONDS)
     assert (run.steps[1].status, run.steps[1].error_code, sent) == ("failed", "key_reused", [1])
+
+
+@story
+@pytest.mark.parametrize("compensates", [False, True])
+async def test_who_performs_again_undoes_what_was_decided_where_the_code_is_not(sim: Sim, compensates: bool) -> None:
+    """No worker lives that would: the key stayed held for ever."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    bank = Bank()
+    pay, refund = bank.tools()
+    pay = pay if compensates else pay.using(compensate=None)
+    async with sim.surefoot(tools=[pay, refund]) as sf:
+        with pytest.raises(PerformFailed):
+            await sf.perform(pay.call(), key="81", timeout=SECONDS)
+        bank.there.append("p-1")
+        await sim.pass_time(DAY / 2)
+        (asked,) = await sf.actions(status="waiting")
+    async with sim.surefoot(tools=[pay, refund], worker=False) as sf:
+        await decide_about(sf.context, asked.action.id, Decision("approve", "ann"))
+        if not compensates:
+            bank.there.remove("p-1")
+        for _ in range(2):
+            with contextlib.suppress(PerformFailed):
+                receipt = await sf.perform(pay.call(), key="81", timeout=10 * SECONDS)
+        assert (receipt.resource_id, bank.there) == ("p-2", ["p-2"])
+        assert bank.undone == (["p-1"] if compensates else [])

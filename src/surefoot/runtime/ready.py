@@ -212,11 +212,19 @@ async def fate_of_failed(ctx: Context, row: StepRow) -> Fate | None:
     asked = [one for one in run.actions.values() if one.step_id == step.id and one.kind is ActionKind.duplicate]
     told = {one.status for one in asked}
     undone = [one.id for one in asked if one.status is ActionStatus.approved]
-    if ActionStatus.waiting in told or any([await store.marked(tenant, UNDO, one) for one in undone]):
+    if ActionStatus.waiting in told or any([await _to_be_undone(ctx, one) for one in undone]):
         return "undecided"
     if ActionStatus.rejected in told or any([await store.marked(tenant, NOT_UNDONE, one) for one in undone]):
         return "applied"
     return "applied" if step.receipts and not undone else "nothing"
+
+
+async def _to_be_undone(ctx: Context, action_id: str) -> bool:
+    if await ctx.store.marked(ctx.tenant_id, UNDO, action_id) is None:
+        return False
+    # Whoever asks need not wait for a worker's next look, and there may be no worker at all.
+    await ctx.undo(action_id)
+    return await ctx.store.marked(ctx.tenant_id, UNDO, action_id) is not None
 
 
 def _told_of(owner: StepRow) -> tuple[bytes, bytes | None]:

@@ -161,7 +161,7 @@ class Tool(msgspec.Struct, Generic[P, R], frozen=True, eq=False, kw_only=True):
     credential: str | None = None
     """The name of the secret that the tool acts with, such as "GITHUB_TOKEN"; never its value."""
     account: AccountFunction | None = None
-    """`await account(op)`: the account that the credential resolves to."""
+    """`await account(op)`: the account that the credential resolves to; "" where that can never be told."""
     waits_for: WaitsFor | None = None
     """The call waits for something and its function is never called: `wait_for_signal`, an agent as a tool."""
     agent: object | None = None

@@ -312,12 +312,13 @@ class Held:
             return False, None
         if isinstance(account, int) and not isinstance(account, bool):
             account = str(account)  # an id, as APIs give it
-        if account is not None and not isinstance(account, str):
+        if not isinstance(account, str):
+            # None too: what a function that had no answer gives would have been taken for an account that is not told.
             kind = type(account).__name__
             self.ctx.log(f"{step.id}: the account is not known yet (the tool's account function gave {kind}, no text)")
             return False, None
         self.ctx.patience.over(f"account {tool.credential or ''}")
-        return True, clean_text(account) if account else None
+        return True, clean_text(account) or None
 
     async def other_account(self, step: Step, tool: RunnableTool) -> str | None:
         """Why the credential shows another place than the step was sent to, as a code; None where it is the same."""

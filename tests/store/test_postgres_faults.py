@@ -385,6 +385,20 @@ async def test_a_commit_never_waits_for_less_than_the_disk(server: Server) -> No
     await store.close()
 
 
+@pytest.mark.parametrize("pooled", [False, True])
+async def test_a_server_that_is_set_to_serializable_is_asked_for_less(server: Server, pooled: bool) -> None:
+    """What waits for a row that another worker has would be refused there, and begun again."""
+    server.start({"default_transaction_isolation": "serializable"})
+    store = PostgresStore(server.url() + ("&statement_cache_size=0" if pooled else ""), SystemClock())
+    await store.open()
+    writer = await store._links.writer()
+    async with writer.transaction():
+        assert (await writer.rows("SHOW transaction_isolation"))[0]["transaction_isolation"] == "read committed"
+    (alone,) = await writer.rows("SHOW transaction_isolation")
+    assert (alone["transaction_isolation"] == "read committed") != pooled, "behind a pooler the session is everybody's"
+    await store.close()
+
+
 async def test_a_standby_that_has_not_confirmed_is_unknown(server: Server) -> None:
     server.start({"synchronous_standby_names": ""})
     store = PostgresStore(server.url(), SystemClock())

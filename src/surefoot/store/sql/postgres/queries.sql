@@ -17,9 +17,11 @@ SELECT pg_backend_pid() AS pid, current_setting('server_version_num')::bigint AS
     extract(epoch FROM pg_postmaster_start_time())::double precision AS booted
 
 -- name: session_settings
--- A direct connection: for its life. Times in milliseconds.
-SET synchronous_commit = {synchronous_commit}; SET lock_timeout = {lock_ms}; SET statement_timeout = {statement_ms};
-SET idle_in_transaction_session_timeout = {idle_ms}; SET client_min_messages = warning; SET jit = off
+-- A direct connection: for its life. Times in milliseconds. What waits for another one's row reads it anew then: at a
+-- higher level, which a database may have as its default, it would be refused.
+SET default_transaction_isolation = 'read committed'; SET synchronous_commit = {synchronous_commit};
+SET lock_timeout = {lock_ms}; SET statement_timeout = {statement_ms}; SET idle_in_transaction_session_timeout = {idle_ms};
+SET client_min_messages = warning; SET jit = off
 
 -- name: writer_settings
 -- For the connection that writes: each form of statement is planned once, and goes by an index also where the tables are
@@ -28,8 +30,8 @@ SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off
 
 -- name: transaction_settings
 -- Behind a pooler: for one transaction, whichever server process serves it.
-BEGIN; SET LOCAL synchronous_commit = {synchronous_commit}; SET LOCAL lock_timeout = {lock_ms};
-SET LOCAL statement_timeout = {statement_ms}
+BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = {synchronous_commit};
+SET LOCAL lock_timeout = {lock_ms}; SET LOCAL statement_timeout = {statement_ms}
 
 -- name: begin
 -- A transaction of several statements, on a direct connection.

@@ -87,6 +87,8 @@ async def test_a_key_that_was_found_after_all_is_not_performed_again_unless_it_i
             await sf.perform(pay.call(), key="81", timeout=SECONDS)
         assert (waits.value.code, len(bank.sent)) == ("not_sent_yet", 1)
         (asked,) = await sf.actions(status="waiting")
+        assert waits.value.details["action_id"] == asked.action.id, "whoever asks again is told what it waits for"
+        assert f"answer {asked.action.id}, then perform again" in str(waits.value)
         await decide(sf, asked.action.id)
         await sim.pass_time(DAY)
         try:

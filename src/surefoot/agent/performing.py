@@ -8,6 +8,7 @@ import msgspec
 
 from surefoot.agent.starting import PERFORM, NewRun
 from surefoot.agent.tools import ToolCall
+from surefoot.core.ids import run_of_step
 from surefoot.core.state import (
     STEP_ENDS,
     ActionKind,
@@ -111,13 +112,27 @@ async def receipt_of(ctx: Context, run_id: str, run: Run | None, answer: Answer 
                 details=details,
             )
     if step.status is StepStatus.pending and not step.doubtful_attempts:
+        asks = await _asked_about_owner(ctx, step, details)
         raise WaitTimeout(
             f"{step.tool_name} has not begun ({step.error_code or 'waiting'}): nothing of it was sent, and step "
-            f"{step.id} goes on; perform again with its key for the answer",
+            f"{step.id} goes on; {asks}perform again with its key for the answer",
             code="not_sent_yet",
             details=details,
         )
     raise OutcomeUnknown(f"{step.tool_name} may have been applied: {_what_next(step, details)}", details=details)
+
+
+async def _asked_about_owner(ctx: Context, step: Step, details: dict[str, str]) -> str:
+    """What to do first where a person is asked about the call that has the key; its question is named in `details`."""
+    owner = step.owner_step_id
+    if owner is None:
+        return ""
+    waiting = await ctx.store.actions(ctx.tenant_id, status=ActionStatus.waiting.value, run_id=run_of_step(owner))
+    for asked in waiting.whole():
+        if asked.action.step_id == owner:
+            details["action_id"] = asked.action.id
+            return f"a person is asked about the call that has its key: answer {asked.action.id}, then "
+    return ""
 
 
 def _what_next(step: Step, details: Mapping[str, str]) -> str:

@@ -34,6 +34,7 @@ from surefoot.doors import Doors
 from surefoot.effects import Absent, Found, Receipt, Undetermined
 from surefoot.errors import Conflict, InvalidInput, NotFound, WaitTimeout
 from surefoot.http import system_doors
+from surefoot.runtime.background import in_place
 from surefoot.runtime.children import cancel_tree
 from surefoot.runtime.context import Context, to_stderr
 from surefoot.runtime.deciding import decide_about, report_about
@@ -159,7 +160,7 @@ class Surefoot(Decisions, Views):
     def _tell(self, line: str) -> None:
         # A line that cannot be written (a full disk, a broken handler) is no reason to stop driving runs.
         with contextlib.suppress(Exception):
-            self._log(self.redactor.text(line))
+            in_place(self._log, self.redactor.text(line))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -238,3 +238,33 @@ async def test_a_compensation_that_ends_what_calls_it_is_tried_again(
         row = await sf.approve(question.action.id, by="ann")
         assert row.action.decision == "approve"
         await eventually(lambda: undone == ["c2"])
+
+
+@pytest.mark.parametrize("odd", ODD[:3])
+async def test_a_log_and_a_model_that_end_what_calls_them_keep_nothing_from_its_end(
+    store_url: str, odd: type[BaseException]
+) -> None:
+    """A line of the log ended the driver, and a closing that failed left a second model open."""
+    closed: list[str] = []
+
+    class Kept(FakeModel):
+        async def aclose(self) -> None:
+            closed.append(self.name)
+            raise odd
+
+    def log(line: str) -> None:
+        raise odd
+
+    async def answer(request: ModelRequest) -> str:
+        if len(asked) < 2:
+            asked.append(len(asked))
+            raise ValueError("it says so in a line of the log")
+        return "Done."
+
+    asked: list[int] = []
+    agents = [Agent(name, Kept([answer, answer, answer], by="call")) for name in ("one", "two")]
+    async with Surefoot(store_url, agents, worker=True, log=log) as sf:
+        for agent in agents:
+            run = await sf.wait((await sf.start(agent, "Go.")).id, until=moved, timeout=SECONDS)
+            assert run.status == "completed"
+    assert len(closed) == 2

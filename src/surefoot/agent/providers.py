@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from surefoot.agent.model import Model, ModelNeedsPerson, ModelRequest, ModelResponse, model_fault
 from surefoot.effects import SecretSource
 from surefoot.errors import InvalidInput
+from surefoot.runtime.background import from_inside
 
 if TYPE_CHECKING:
     from surefoot.agent.providers_pydantic import ProviderClient
@@ -37,7 +38,7 @@ async def close_models(models: dict[str, tuple[Model, ...]], log: Callable[[str]
     for model in itertools.chain(*models.values()):
         if (closing := getattr(model, "aclose", None)) is not None:
             try:
-                await closing()
+                await from_inside(closing)
             except Exception as problem:
                 log(f"closing the model {model.name} failed ({type(problem).__name__})")
     models.clear()

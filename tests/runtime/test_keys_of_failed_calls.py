@@ -13,6 +13,7 @@ from surefoot.agent.tools import Tool
 from surefoot.core.people import Decision
 from surefoot.errors import PerformFailed, WaitTimeout
 from surefoot.runtime.deciding import decide_about
+from surefoot.store.port import ActionRow
 from surefoot.testing.model import FakeModel
 from tests.cases.rig import DAY, Sim, ended, story
 
@@ -69,6 +70,16 @@ async def _undo(sf: Surefoot, action_id: str) -> None:
     await sf.approve(action_id, by="ann")
 
 
+async def _found_late(sim: Sim, sf: Surefoot, bank: Bank, pay: Tool) -> ActionRow:
+    """The open question about a payment that had counted as failed."""
+    with pytest.raises(PerformFailed):
+        await sf.perform(pay.call(), key="81", timeout=SECONDS)
+    bank.there.append("p-1")
+    await sim.pass_time(DAY / 2)
+    (asked,) = await sf.actions(status="waiting")
+    return asked
+
+
 @story
 @pytest.mark.parametrize(("decide", "sent", "came"), [(_leave, 1, "p-1"), (_undo, 2, "p-2")])
 async def test_a_key_that_was_found_after_all_is_not_performed_again_unless_it_is_undone(
@@ -79,14 +90,10 @@ async def test_a_key_that_was_found_after_all_is_not_performed_again_unless_it_i
     bank = Bank()
     pay, refund = bank.tools()
     async with sim.surefoot(tools=[pay, refund]) as sf:
-        with pytest.raises(PerformFailed):
-            await sf.perform(pay.call(), key="81", timeout=SECONDS)
-        bank.there.append("p-1")
-        await sim.pass_time(DAY / 2)
+        asked = await _found_late(sim, sf, bank, pay)
         with pytest.raises(WaitTimeout) as waits:
             await sf.perform(pay.call(), key="81", timeout=SECONDS)
         assert (waits.value.code, len(bank.sent)) == ("not_sent_yet", 1)
-        (asked,) = await sf.actions(status="waiting")
         assert waits.value.details["action_id"] == asked.action.id, "whoever asks again is told what it waits for"
         assert f"answer {asked.action.id}, then perform again" in str(waits.value)
         await decide(sf, asked.action.id)
@@ -106,13 +113,9 @@ async def test_where_the_tool_cannot_undo_it_the_question_asks_whether_a_person_
     bank = Bank()
     pay = bank.tools()[0].using(compensate=None)
     async with sim.surefoot(tools=[pay]) as sf:
-        with pytest.raises(PerformFailed):
-            await sf.perform(pay.call(), key="81", timeout=SECONDS)
-        bank.there.append("p-1")
-        await sim.pass_time(DAY / 2)
+        asked = await _found_late(sim, sf, bank, pay)
         with pytest.raises(WaitTimeout):
             await sf.perform(pay.call(), key="81", timeout=SECONDS)
-        (asked,) = await sf.actions(status="waiting")
         text = msgspec.json.decode(asked.preview)["text"]
         assert "cannot undo it" in text and "undo it yourself, then approve" in text and "Undo it?" not in text
         bank.there.remove("p-1")
@@ -188,11 +191,7 @@ async def test_a_key_is_not_free_before_what_was_found_is_undone(sim: Sim, undon
     refund = refund.using(approval=Approval())
     bank.refund = refund
     async with sim.surefoot(tools=[pay, refund]) as sf:
-        with pytest.raises(PerformFailed):
-            await sf.perform(pay.call(), key="81", timeout=SECONDS)
-        bank.there.append("p-1")
-        await sim.pass_time(DAY / 2)
-        (asked,) = await sf.actions(status="waiting")
+        asked = await _found_late(sim, sf, bank, pay)
         await sf.approve(asked.action.id, by="ann")
         await sim.pass_time(120.0)
         with pytest.raises(WaitTimeout) as waits:
@@ -217,11 +216,7 @@ async def test_a_key_is_not_free_where_a_yes_undid_nothing_unless_a_person_was_t
     bank.has_ids, bank.keeps = has_id, has_id
     pay, refund = bank.tools()
     async with sim.surefoot(tools=[pay, refund]) as sf:
-        with pytest.raises(PerformFailed):
-            await sf.perform(pay.call(), key="81", timeout=SECONDS)
-        bank.there.append("p-1")
-        await sim.pass_time(DAY / 2)
-        (asked,) = await sf.actions(status="waiting")
+        asked = await _found_late(sim, sf, bank, pay)
         assert (b"undo it yourself before you approve" in asked.preview) != has_id
         if not has_id:
             bank.there.clear()
@@ -306,11 +301,7 @@ async def test_who_performs_again_undoes_what_was_decided_where_the_code_is_not(
     pay, refund = bank.tools()
     pay = pay if compensates else pay.using(compensate=None)
     async with sim.surefoot(tools=[pay, refund]) as sf:
-        with pytest.raises(PerformFailed):
-            await sf.perform(pay.call(), key="81", timeout=SECONDS)
-        bank.there.append("p-1")
-        await sim.pass_time(DAY / 2)
-        (asked,) = await sf.actions(status="waiting")
+        asked = await _found_late(sim, sf, bank, pay)
     async with sim.surefoot(tools=[pay, refund], worker=False) as sf:
         await decide_about(sf.context, asked.action.id, Decision("approve", "ann"))
         if not compensates:

@@ -311,3 +311,59 @@ async def test_who_performs_again_undoes_what_was_decided_where_the_code_is_not(
                 receipt = await sf.perform(pay.call(), key="81", timeout=10 * SECONDS)
         assert (receipt.resource_id, bank.there) == ("p-2", ["p-2"])
         assert bank.undone == (["p-1"] if compensates else [])
+
+
+async def _found_too(sim: Sim, sf: Surefoot, bank: Bank, name: str) -> ActionRow:
+    """The question about a further payment of the same call, which somebody has seen."""
+    row = await sf.store.step_by_key(sf.tenant, "pay:81")
+    assert row is not None and row.step.operation_key is not None
+    bank.there.append(name)
+    await sf.report(row.step.operation_key, Found(Receipt(resource_id=name)), source="ann")
+    (asked,) = await sf.actions(status="waiting")
+    return asked
+
+
+@story
+@pytest.mark.parametrize("left", ["refused", "rejected"])
+async def test_what_stood_is_no_answer_any_more_once_a_later_decision_has_undone_it(sim: Sim, left: str) -> None:
+    """The key was answered for ever with a payment that had been given back: nothing was paid."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    bank = Bank()
+    refused: list[str] = []
+
+    @tool(effect=effects.opaque)
+    async def refund(op: Operation, payment: str) -> Receipt:
+        """Give it back; the first time the bank refuses."""
+        if left == "refused" and not refused:
+            refused.append(payment)
+            raise effects.Refused("not today")
+        bank.there.remove(payment)
+        return Receipt(resource_id=f"refund of {payment}")
+
+    bank.refund = refund
+    pay, _ = bank.tools()
+    async with sim.surefoot(tools=[pay, refund]) as sf:
+        asked = await _found_late(sim, sf, bank, pay)
+        await (_undo if left == "refused" else _leave)(sf, asked.action.id)
+        await sim.pass_time(300.0)
+        await _undo(sf, (await _found_too(sim, sf, bank, "p-3")).action.id)
+        await sim.pass_time(300.0)
+        assert bank.there == []
+        receipt = await sf.perform(pay.call(), key="81", timeout=SECONDS)
+    assert (receipt.resource_id, bank.there, len(bank.sent)) == ("p-2", ["p-2"], 2)
+
+
+@story
+async def test_the_question_shows_all_that_a_yes_would_undo(sim: Sim) -> None:
+    """A second payment came to light while a person was asked about the first, and was undone unseen."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    bank = Bank()
+    pay, refund = bank.tools()
+    async with sim.surefoot(tools=[pay, refund]) as sf:
+        first = await _found_late(sim, sf, bank, pay)
+        asked = await _found_too(sim, sf, bank, "p-3")
+        shown = msgspec.json.decode(asked.preview)["effects"]
+        assert (asked.action.id != first.action.id, [one["id"] for one in shown]) == (True, ["p-1", "p-3"])
+        await _undo(sf, asked.action.id)
+        await sim.pass_time(300.0)
+    assert (bank.there, sorted(bank.undone)) == ([], ["p-1", "p-3"])

@@ -86,8 +86,10 @@ async def undo(ctx: Context, action: ActionRow, begin: Begin) -> None:
         if not ends <= {"undone", "not_undone"}:
             return
         if "not_undone" in ends:
-            await ctx.store.mark(ctx.tenant_id, NOT_UNDONE, action.action.id, action.run_id)
+            await ctx.store.mark(ctx.tenant_id, NOT_UNDONE, action.action.step_id, action.run_id)
             ctx.log(f"{action.action.id}: its effects are not undone: there is no call that could, or it has failed")
+        else:
+            await ctx.store.unmark(ctx.tenant_id, NOT_UNDONE, action.action.step_id)
         await ctx.store.unmark(ctx.tenant_id, UNDO, action.action.id)
     except Exception as problem:
         # The decision is written down all the same, and the user's own function may raise anything.

@@ -26,7 +26,8 @@ UNDO = "undo"
 """The kind of the marks that name questions about duplicates whose effects somebody may have decided to undo, until
 they are undone."""
 NOT_UNDONE = "not_undone"
-"""The same of those whose undoing has failed: what was to be undone stands."""
+"""The kind of those that name steps whose effects could not be undone: what stands there does so until a later decision
+undoes all of it."""
 
 
 async def handle_of(ctx: Context, run_id: str, step_id: str | None = None) -> Handle:

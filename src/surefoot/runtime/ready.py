@@ -210,13 +210,14 @@ async def fate_of_failed(ctx: Context, row: StepRow) -> Fate | None:
     run = await store.load(tenant, row.run_id, row.step.id)
     step = run.steps[row.step.id]
     asked = [one for one in run.actions.values() if one.step_id == step.id and one.kind is ActionKind.duplicate]
-    told = {one.status for one in asked}
+    told = [one.status for one in asked if one.status is not ActionStatus.expired]
     undone = [one.id for one in asked if one.status is ActionStatus.approved]
     if ActionStatus.waiting in told or any([await _to_be_undone(ctx, one) for one in undone]):
         return "undecided"
-    if ActionStatus.rejected in told or any([await store.marked(tenant, NOT_UNDONE, one) for one in undone]):
-        return "applied"
-    return "applied" if step.receipts and not undone else "nothing"
+    # Each decision is about all that was found until then: the newest one counts.
+    if (told[-1] is ActionStatus.approved) if told else not step.receipts:
+        return "applied" if await store.marked(tenant, NOT_UNDONE, step.id) else "nothing"
+    return "applied"
 
 
 async def _to_be_undone(ctx: Context, action_id: str) -> bool:

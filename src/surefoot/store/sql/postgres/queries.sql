@@ -51,9 +51,9 @@ SELECT pg_advisory_xact_lock(7235419260331854188)
 
 -- name: has_schema_migration
 -- Whether the list of migrations exists. Read from the catalog: to_regclass would go on saying no in the transaction that
--- had to wait for the lock, since what a name is not is remembered.
+-- had to wait for the lock, since what a name is not is remembered. And regnamespace would read the schema's name as SQL.
 SELECT count(*) > 0 AS found FROM pg_class
-WHERE relnamespace = current_schema()::regnamespace AND relname = 'schema_migration'
+WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) AND relname = 'schema_migration'
 
 -- name: create_schema_migration
 -- The list of what was applied, before the first migration.
@@ -75,7 +75,8 @@ INSERT INTO schema_migration (version, name, checksum, created_at) VALUES (:vers
 
 -- name: count_tables
 -- Whether there is a table of another program with one of our names: a schema without our list of migrations has none.
-SELECT count(*) AS count FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p')
+SELECT count(*) AS count FROM pg_class
+WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) AND relkind IN ('r', 'p')
     AND relname IN ('run', 'step', 'event', 'message', 'conversation', 'blob', 'meta', 'worker')
 
 -- name: meta_first

@@ -23,6 +23,8 @@ _ADVICE = {
     "42601": _UNKNOWN_OPTION,
     "42704": _UNKNOWN_OPTION,
     "55P02": _UNKNOWN_OPTION,
+    "42P01": "surefoot's tables are not there (dropped, or another database or schema is in their place). Put them "
+    "back, or stop every process and start it again",
     "42501": "the user lacks a right. Let it own the database, or grant it what the message names",
     "53100": "the server's disk is full. Free some space",
     "53300": "the server has no connection left. Raise max_connections, or run fewer processes, or use a pooler",
@@ -59,7 +61,7 @@ class Spoiled(Exception):
     """
 
     def __init__(self, error: BaseException) -> None:
-        super().__init__(str(error))
+        super().__init__(one_line(error))
         self.state = state_of(error)
         self.constraint = str(getattr(error, "constraint_name", None) or "")
         self.again = self.state in ("40001", "40P01")
@@ -87,6 +89,15 @@ def state_of(error: BaseException) -> str:
     return str(getattr(error, "sqlstate", None) or "") if isinstance(error, asyncpg.PostgresError) else ""
 
 
+def one_line(error: BaseException) -> str:
+    """What an error says, with the server's detail and hint; without the detail of a refused value, which shows it."""
+    if not isinstance(error, asyncpg.PostgresError) or not error.args:
+        return " ".join(str(error).split())
+    detail = None if state_of(error)[:2] in ("22", "23") else getattr(error, "detail", None)
+    parts = (error.args[0], detail, getattr(error, "hint", None))
+    return ". ".join(" ".join(str(part).split()).removesuffix(".") for part in parts if part)
+
+
 def sort_write(name: str, error: BaseException) -> Spoiled | Unclear | StoreError:
     """What an error means for a statement that was sent and may have been committed."""
     state = state_of(error)
@@ -95,7 +106,7 @@ def sort_write(name: str, error: BaseException) -> Spoiled | Unclear | StoreErro
         # A fatal error may come behind a commit, before the server has said that it is ready again. A cancelled
         # statement has not committed by all we know; a wait that was cut short is not relied upon.
         if fatal or state[:2] == "08" or state.startswith("57P") or state in ("57014", "40003"):
-            return Unclear(f"{name}: {error}", broken=fatal or state != "57014")
+            return Unclear(f"{name}: {one_line(error)}", broken=fatal or state != "57014")
         if state[:2] in ("21", "22", "23", "40", "54"):
             return Spoiled(error)
         return unavailable(name, error)
@@ -143,10 +154,10 @@ def unavailable(name: str, error: BaseException) -> StoreError:
         error = cause
     state = state_of(error)
     if state.startswith("XX00"):
-        return Unreadable(f"{name} is damaged: {error}. Stop all workers and look at the server's log")
+        return Unreadable(f"{name} is damaged: {one_line(error)}. Stop all workers and look at the server's log")
     advice = _of_pooler(error) or _ADVICE.get(state) or _ADVICE.get(state[:2])
     if advice is not None:
-        return StoreUnavailable(f"{name}: {advice} ({state}: {error}). Nothing was written")
+        return StoreUnavailable(f"{name}: {advice} ({state}: {one_line(error)}). Nothing was written")
     if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
         return StoreUnavailable(f"{name}: no server is a primary, and standbys take no writes. Promote one, or name it")
     if isinstance(error, _LOST):
@@ -177,7 +188,7 @@ def _what_next(error: BaseException) -> str:
 def said(error: BaseException) -> str:
     """An error in words, without what a URL may have brought into it."""
     if isinstance(error, asyncpg.PostgresError):
-        return f"{state_of(error)}: {error}"
+        return f"{state_of(error)}: {one_line(error)}"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return type(error).__name__

@@ -1141,7 +1141,7 @@ SELECT id FROM found WHERE id > :after ORDER BY id LIMIT :limit
 WITH found AS MATERIALIZED (
     SELECT id FROM step
     WHERE tenant_id = :tenant_id AND (status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL)
-        AND status = 'outcome_unknown' AND lower(target) = lower(:target)
+        AND status = 'outcome_unknown' AND lower(target COLLATE "C") = lower(:target::text COLLATE "C")
 )
 SELECT id FROM found ORDER BY id LIMIT :limit
 

@@ -1,7 +1,9 @@
-"""The schema that a PostgreSQL store lies in: any name, and what is told where its tables are not there any more."""
+"""The database that a PostgreSQL store lies in: a schema of any name, any language, and tables that are gone."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from urllib.parse import quote
 
 import asyncpg
@@ -10,10 +12,13 @@ import pytest
 from surefoot.doors import SystemClock
 from surefoot.errors import StoreUnavailable
 from surefoot.store.postgres import PostgresStore, failures
+from surefoot.store.sqlfile import FOLDER
 from tests.places import Place
 from tests.store.build import TENANT, Story
 
 pytestmark = pytest.mark.postgres_only("schemas")
+
+POSTGRES_QUERIES = Path(FOLDER, "postgres", "queries.sql")
 
 
 @pytest.mark.parametrize("schema", ["agents", "Agents", "tenant-a", "of us", 'a"b', "select"])
@@ -34,6 +39,13 @@ async def test_a_schema_may_have_any_name(place: Place, schema: str) -> None:
     assert await beside.fetchval(f"SELECT count(*) FROM {quoted}.run") == 1
     assert await beside.fetchval("SELECT count(*) FROM public.run") == 0
     await beside.close()
+
+
+def test_letters_are_folded_alike_whatever_the_language_of_the_database() -> None:
+    """In Turkish the small letter of I is another one: a webhook about acme/issues was not about Acme/Issues then."""
+    folds = re.findall(r"\b(?:lower|upper|initcap|casefold)\(([^)]*)\)", POSTGRES_QUERIES.read_text())
+    assert folds, "there is one, for the names of targets"
+    assert [words for words in folds if not words.endswith('COLLATE "C"')] == []
 
 
 async def test_tables_that_are_gone_are_told_with_what_to_do(place: Place) -> None:

@@ -132,8 +132,6 @@ async def test_c010_a_refused_lookup_is_never_absent(rig: Rig, fault: f.AnyFault
     assert isinstance(verdict, Undetermined)
     if path == "/user" and reason == "forbidden":
         reason = "account_unknown"
-    if isinstance(fault, f.StatusBefore) and fault.status == 200 and path == f"/repos/{REPO}":
-        reason = "moved"
     assert verdict.reason == reason
     assert isinstance(verdict.coverage, dict)
     assert ("retry_after_seconds" in verdict.coverage) == (reason == "rate_limited")

@@ -62,6 +62,25 @@ async def test_a_hit_stands_though_a_later_page_cannot_be_read(rig: Rig) -> None
     assert isinstance(verdict, Found) and verdict.receipt.resource_id == str(hit.id)
 
 
+@pytest.mark.parametrize("path", [f"/repos/{REPO}", ISSUE])
+@pytest.mark.parametrize("fault", [f.StatusBefore(503), f.BadJson(), f.StatusAfter(200, body={"number": NUMBER})])
+async def test_a_hit_stands_though_the_record_beside_the_listing_cannot_be_read(
+    rig: Rig, path: str, fault: f.AnyFault
+) -> None:
+    """An absence needs the repository's name and the issue's count. What is listed as ours does not."""
+    hit = rig.world.add_comment(REPO, NUMBER, signed(rig), author=BOT.login)
+    rig.fault(fault, "GET", path, times=None)
+    verdict = await rig.find()
+    assert isinstance(verdict, Found) and verdict.receipt.resource_id == str(hit.id)
+
+
+@pytest.mark.parametrize("path", [f"/repos/{REPO}", ISSUE])
+@pytest.mark.parametrize("fault", [f.StatusBefore(503), f.BadJson(), f.StatusAfter(200, body={"number": NUMBER})])
+async def test_without_a_hit_such_a_record_is_still_missing(rig: Rig, path: str, fault: f.AnyFault) -> None:
+    rig.fault(fault, "GET", path, times=None)
+    assert reason(await rig.find()) == ("server_error" if isinstance(fault, f.StatusBefore) else "bad_json")
+
+
 async def test_a_marker_signed_before_the_account_was_known_counts(rig: Rig) -> None:
     rig.world.add_comment(REPO, NUMBER, signed(rig, account=""), author=BOT.login)
     assert isinstance(await rig.find(), Found)

@@ -75,8 +75,8 @@ class _IssueSearch(MarkerSearch):
 
     async def _search(self, github: GitHub, account: Account) -> Verdict:
         await self._read_newest(github, account)
-        if self.hits:
-            return self.found()
+        if (found := self._hit()) is not None:
+            return found
         await self._read_missing(github, account)
         if self.hits:
             return self.found()

@@ -1,7 +1,8 @@
 """Was it created? Three answers, and the middle one, Absent, has to be earned. What all lookups by marker share, and
 the one for comments.
 
-Found: a comment of our account, at our place, with our marker and a MAC that fits. Time is no reason to reject it.
+Found: a comment of our account, at our place, with our marker and a MAC that fits. Time is no reason to reject it, nor
+is the repository's or the issue's own record where that cannot be read: an absence needs those.
 Absent: the account is known, the repository is the one that was named, every page of comments was read, what was listed
 agrees with the issue's own count before and after, nothing stands there that could be ours, and no comment was deleted
 in the window, as far as GitHub shows it. Everything else is Undetermined, with a reason:
@@ -29,8 +30,9 @@ With `rate_limited`, the coverage holds `retry_after_seconds`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import msgspec
 
@@ -49,8 +51,12 @@ from surefoot.core.marker import REMOVED, encode_key, strip_namespace
 from surefoot.effects import Absent, Found, InDoubt, NotSent, Operation, Receipt, Refused, Undetermined, Verdict
 from surefoot.http import TimedOut
 
+T = TypeVar("T")
+
 _REASONS = {301: "moved", 302: "moved", 307: "moved", 308: "moved"}
 _REASONS |= {401: "unauthorized", 403: "forbidden", 404: "not_found", 410: "gone"}
+_UNREAD = frozenset({"bad_json", "not_whole", "cached", "server_error"})
+"""Reasons that say of one answer that it cannot be read, and nothing of the place."""
 _MARKER = re.compile(r"(?m)^[^\S\n]*<!-- agent-operation:([A-Za-z0-9_.:%]+) k=[0-9a-f]{8} mac=[0-9a-f]+ -->[^\S\n]*$")
 
 
@@ -94,6 +100,7 @@ class MarkerSearch:
         self.hits: dict[int, Receipt] = {}
         self.doubts: list[str] = []
         self.coverage: dict[str, object] = {"place": self.place}
+        self._unread: Stop | None = None
 
     async def verdict(self) -> Verdict:
         """Look. What was found counts, whatever stops the look later; without a hit a stop is Undetermined."""
@@ -121,11 +128,30 @@ class MarkerSearch:
         if account is None:
             raise Stop("account_unknown")
         self.coverage["account"] = f"{account.login}:{account.id}"
-        await check_repo(github, self.op, self.repo)
+        await self._beside(check_repo(github, self.op, self.repo))
         return await self._search(github, account)
 
     async def _search(self, github: GitHub, account: Account) -> Verdict:
         raise NotImplementedError
+
+    async def _beside(self, asking: Awaitable[T]) -> T | None:
+        """Ask what an absence takes and a hit does not: the listing is read also where this answer cannot be."""
+        try:
+            return await asking
+        except (BadAnswer, InDoubt) as exc:
+            stop = stop_of(exc)
+            if stop.reason not in _UNREAD:
+                raise
+            self._unread = self._unread or stop
+            return None
+
+    def _hit(self) -> Found | None:
+        """What the listing shows. Raises Stop where it shows nothing and what was asked beside it was not answered."""
+        if self.hits:
+            return self.found()
+        if self._unread is not None:
+            raise self._unread
+        return None
 
     def _judge(self, comment: Comment, account: Account) -> None:
         """A stranger's comment counts for nothing, whatever it holds, unless only our key can have made its marker."""
@@ -167,10 +193,10 @@ class _Search(MarkerSearch):
         self.path = f"/repos/{repo}/issues/{number}"
 
     async def _search(self, github: GitHub, account: Account) -> Verdict:
-        before = self.coverage["count_before"] = await self._count(github)
+        before = self.coverage["count_before"] = await self._beside(self._count(github))
         listed = await self._read_comments(github, account)
-        if self.hits:
-            return self.found()
+        if (found := self._hit()) is not None:
+            return found
         if self.coverage["pages"] != 1 and await self._read_comments(github, account) != listed:
             # One that was deleted while the pages were read moves another one past them, and a new one fills its place.
             raise Stop("listing_changed")
@@ -216,12 +242,14 @@ def receipt_of(number: int, url: str) -> Receipt:
 
 
 async def check_repo(github: GitHub, op: Operation, repo: str) -> None:
-    """The repository is the one that was named and sent to. Raises Stop.
+    """The repository is the one that was named and sent to. Raises Stop, BadAnswer.
 
     A renamed one answers under its old name too, until another one gets that name: it was made after our send then.
     """
     found = await github.read(f"/repos/{repo}")
-    if text_in(found, "full_name").lower() != repo.lower():
+    if not (name := text_in(found, "full_name")):
+        raise BadAnswer("full_name is no text")
+    if name.lower() != repo.lower():
         raise Stop("moved")
     sent_at = op.search_from if op.first_sent_at is None else op.first_sent_at
     if found.get("created_at") is not None and seconds_in(found) > sent_at:

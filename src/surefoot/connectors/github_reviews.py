@@ -56,11 +56,10 @@ class _ReviewSearch(MarkerSearch):
         self.path = f"/repos/{repo}/pulls/{number}"
 
     async def _search(self, github: GitHub, account: Account) -> Verdict:
-        if number_in(await github.read(self.path), "number") != self.number:
-            raise Stop("moved")
+        await self._beside(self._check_number(github))
         first = await self._read_reviews(github, account)
-        if self.hits:
-            return self.found()
+        if (found := self._hit()) is not None:
+            return found
         again = await self._read_reviews(github, account)
         if self.hits:
             return self.found()
@@ -69,6 +68,10 @@ class _ReviewSearch(MarkerSearch):
         if first != again:
             raise Stop("listing_changed")
         return Absent(coverage=dict(self.coverage))
+
+    async def _check_number(self, github: GitHub) -> None:
+        if number_in(await github.read(self.path), "number") != self.number:
+            raise Stop("moved")
 
     async def _read_reviews(self, github: GitHub, account: Account) -> list[int]:
         """Every page; the ids in their order."""

@@ -47,6 +47,9 @@ _LATER = {"Surefoot": "surefoot.app", "run_sync": "surefoot.runtime.home"}
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        # Asked of the installation where somebody wants it: reading that takes longer than all the rest here.
+        return importlib.import_module("importlib.metadata").version("surefoot")
     if name not in _LATER:
         raise AttributeError(f"module 'surefoot' has no attribute {name!r}")
     value: object = getattr(importlib.import_module(_LATER[name]), name)

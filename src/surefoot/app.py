@@ -311,10 +311,11 @@ class Surefoot(Decisions, Views):
         self._wake(None)
         return born.run, born.made
 
-    async def wait(self, run_id: str, until: Until | None = None, timeout: float | None = None) -> RunSnapshot:
+    async def wait(self, run_id: str, until: Until | str | None = None, timeout: float | None = None) -> RunSnapshot:
         """Wait until the run has ended or only a person can move it, or until `until(snapshot)`; `timeout` in seconds.
 
-        Raises WaitTimeout; the run goes on, or its `details` say by which `blocked` code it stands still.
+        `until="completed"`, or another status, waits for that, or an end. Raises InvalidInput, and WaitTimeout: the run
+        goes on, or its `details` say by which `blocked` code it stands still.
         """
         check_timeout(timeout)
         if until is not None:

@@ -6,10 +6,11 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from surefoot.core.state import Run
-from surefoot.errors import Unreadable, WaitTimeout
+from surefoot.core.state import TERMINAL, Run, RunStatus
+from surefoot.errors import InvalidInput, Unreadable, WaitTimeout
 from surefoot.runtime.children import calls_run, may_rest, rests
 from surefoot.runtime.context import Context
+from surefoot.runtime.given import check_status
 from surefoot.snapshot import RunSnapshot, blocked_code, read_snapshot
 from surefoot.store.port import Following
 
@@ -54,18 +55,30 @@ async def wait_for_rest(
     return run if ours else None
 
 
-async def wait_until(ctx: Context, run_id: str, until: Until, timeout: float | None) -> RunSnapshot:
-    """Wait until `until(snapshot)`; `timeout` in seconds. Raises WaitTimeout, NotFound."""
-    version = 0
+async def wait_until(ctx: Context, run_id: str, until: Until | str, timeout: float | None) -> RunSnapshot:
+    """Wait until `until(snapshot)`, or for a status, which an end of the run ends too; `timeout` in seconds.
+
+    Raises WaitTimeout, NotFound, and InvalidInput for what is neither.
+    """
+    fits, version = _fits(until), 0
 
     async def fitting(run: Run) -> RunSnapshot | None:
         nonlocal version
         # A snapshot reads the whole run. Between two versions it says nothing new, of others' work aside.
         new, version = run.version != version or calls_run(run), run.version
         snapshot = await read_snapshot(ctx, run_id, "en") if new else None
-        return snapshot if snapshot is not None and until(snapshot) else None
+        return snapshot if snapshot is not None and fits(snapshot) else None
 
     return (await _wait(ctx, run_id, timeout, ctx.store.follow(run_id), fitting))[0]
+
+
+def _fits(until: object) -> Until:
+    if isinstance(until, str):
+        check_status(until, RunStatus)
+        return lambda snapshot: snapshot.status == until or snapshot.status in TERMINAL
+    if not callable(until):
+        raise InvalidInput('until is a status, such as "completed", or a function of the snapshot, or left out')
+    return until
 
 
 async def _wait(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from importlib.metadata import version
 
 import surefoot
 
@@ -37,6 +38,10 @@ def test_the_list_is_sorted_and_short() -> None:
 
 def test_exports_are_pinned() -> None:
     assert list(surefoot.__all__) == EXPORTS
+
+
+def test_the_version_is_that_of_the_installation() -> None:
+    assert surefoot.__version__ == version("surefoot")
 
 
 def test_every_export_exists_and_is_documented() -> None:

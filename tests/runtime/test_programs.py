@@ -148,6 +148,33 @@ async def test_what_a_run_waits_for_is_named(store_url: str) -> None:
             await sf.wait(run.id, until=lambda snapshot: False, timeout=0)
 
 
+@pytest.mark.parametrize(("until", "comes"), [("completed", "completed"), ("waiting_for_user", "completed")])
+async def test_a_status_is_waited_for_and_an_end_ends_that(store_url: str, until: str, comes: str) -> None:
+    clerk = Agent("clerk", FakeModel(["Done."]))
+    async with Surefoot(store_url, [clerk], worker=True, secret="k" * 32) as sf:
+        run = await sf.start(clerk, "Do it.")
+        assert (await sf.wait(run.id, until=until, timeout=20)).status == comes
+
+
+async def test_a_status_is_waited_for_past_a_question(store_url: str) -> None:
+    clerk = Agent("clerk", FakeModel([[("send", {})], "Sent."]), tools=[send.using(approval="always")])
+    async with Surefoot(store_url, [clerk], worker=True, secret="k" * 32) as sf:
+        run = await sf.start(clerk, "Send it.")
+        asked = await sf.wait(run.id, until="waiting_for_user", timeout=20)
+        waiting = asyncio.create_task(sf.wait(run.id, until="completed", timeout=20))
+        await sf.approve(asked.pending_actions[0].id, by="anna")
+        assert (await waiting).status == "completed"
+
+
+@pytest.mark.parametrize("until", ["complete", "", 5, ["completed"]])
+async def test_what_is_neither_a_status_nor_a_function_is_not_waited_for(store_url: str, until: Any) -> None:
+    clerk = Agent("clerk", FakeModel(["Done."]))
+    async with Surefoot(store_url, [clerk], secret="k" * 32) as sf:
+        run = await sf.start(clerk, "Do it.")
+        with pytest.raises(InvalidInput, match="status"):
+            await sf.wait(run.id, until=until, timeout=20)
+
+
 @pytest.mark.parametrize("timeout", [math.nan, -1, "5", True, 10**400])
 async def test_a_time_that_is_none_is_no_time_to_wait(store_url: str, timeout: Any) -> None:
     """A wait of NaN seconds kept its whole event loop busy for ever."""

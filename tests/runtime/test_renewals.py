@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 
+import psycopg
 import pytest
 
-from surefoot import Operation, Receipt, effects, tool
+from surefoot import Agent, Operation, Receipt, effects, tool
+from surefoot.runtime.held import Held
 from surefoot.store.sqlite.writer import BUSY_SECONDS_MAX
-from surefoot.testing.model import ScriptedCall
+from surefoot.testing.model import FakeModel, ScriptedCall
 from tests.cases.rig import Sim, calls_of, story
 
 LEASE_SECONDS = 20.0
@@ -49,6 +51,38 @@ async def test_calls_are_stopped_before_a_lease_ends_that_cannot_be_renewed(sim:
     (step,) = calls_of(run)
     assert (run.status, step.status, step.attempt) == ("waiting_for_user", "outcome_unknown", 1)
     assert any("its lease was not renewed in time" in line for line in sim.lines)
+
+
+@pytest.mark.postgres_only("another transaction holds the row of one run")
+@story
+async def test_a_lease_that_alone_cannot_be_renewed_stops_its_own_call_and_no_other(sim: Sim) -> None:
+    sim.broken.add("I1")  # this target stands outside of the World
+    began: dict[str, Held] = {}
+    stopped = {"a": asyncio.Event(), "b": asyncio.Event()}
+
+    @tool(effect=effects.opaque, timeout=600)
+    async def send(op: Operation, name: str) -> Receipt:
+        """Send something slowly."""
+        assert sf.worker is not None
+        began[name] = sf.worker.drivers[op.run_id].held
+        try:
+            await sim.pass_time(100)
+        finally:
+            stopped[name].set()
+        return Receipt(resource_id="1")
+
+    agents = [Agent(name, FakeModel([[("send", {"name": name})], "done"]), tools=[send]) for name in stopped]
+    async with sim.surefoot(*agents, lease_seconds=LEASE_SECONDS) as sf:
+        runs = [await sf.start(name, "Send it.") for name in stopped]
+        await sim.until(lambda: len(began) == 2, 60.0)
+        locker = psycopg.connect(sim.place.url)
+        locker.execute("SELECT FROM run WHERE id = %s FOR UPDATE", [runs[0].id])
+        await stopped["a"].wait()
+        assert began["a"].left_s > 0, "it went on though the lease was over"
+        locker.close()
+        assert not stopped["b"].is_set(), "its lease was renewed all the same"
+        ends = [await sf.wait(run.id) for run in runs]
+    assert [run.status for run in ends] == ["waiting_for_user", "completed"]
 
 
 @story

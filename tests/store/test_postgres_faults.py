@@ -254,7 +254,9 @@ async def test_a_renewal_without_an_answer_fails_before_the_lease_is_over(
     wire: Wire, store: PostgresStore, beside: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     story = await Story.begin(store, owner="w", lease_s=3.0)
-    transaction = await locked(beside, story.run.id)
+    transaction = beside.transaction()
+    await transaction.start()
+    await beside.execute("LOCK TABLE run")
     began = asyncio.get_running_loop().time()
     with pytest.raises(StoreUnavailable, match="renewal"):
         await store.renew(TENANT, {story.run.id: 1}, 3.0)

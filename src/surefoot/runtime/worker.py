@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 
 from surefoot.core import policy
 from surefoot.core.redact import safe_error
@@ -399,7 +399,7 @@ class Worker:
                 await self._renew()
             except Exception as problem:
                 self.ctx.log(f"worker {self.id}: leases are not renewed ({safe_error(problem, self.ctx.redactor)})")
-                self._give_up_late_leases()
+                self._give_up_late_leases(self.drivers)
 
     async def _renew(self) -> None:
         self._look_for_stuck()
@@ -413,12 +413,12 @@ class Worker:
                 # A store may wait for longer than a lease lasts, and calls go on meanwhile.
                 await first_of(asyncio.wait([renewing]), self.ctx.doors.clock.sleep(pause_s))
                 if not renewing.done():
-                    self._give_up_late_leases()
-            ends = renewing.result()
+                    self._give_up_late_leases(self.drivers)
         finally:
             renewing.cancel()
         for run_id in held:
-            self._renewed(run_id, held[run_id], ends.get(run_id))
+            self._renewed(run_id, held[run_id], renewing.result().get(run_id))
+        self._give_up_late_leases(held)
         # Who claims nothing hears of others here alone; to who does, something may have been told between two looks.
         await self._poke_changed()
 
@@ -431,9 +431,9 @@ class Worker:
         else:
             driver.renewed(until)
 
-    def _give_up_late_leases(self) -> None:
-        """A worker that could not renew resets its calls before the lease ends."""
-        for driver in self.drivers.values():
+    def _give_up_late_leases(self, among: Collection[str]) -> None:
+        """A worker that could not renew, be it one lease whose row somebody holds, resets its calls before the end."""
+        for driver in [self.drivers[run_id] for run_id in among if run_id in self.drivers]:
             if driver.held.left_s <= self.ctx.lease_s / 3 and not driver.held.lost:
                 self.ctx.log(f"run {driver.handle.run.id}: its lease was not renewed in time; its calls are stopped")
                 driver.lose()

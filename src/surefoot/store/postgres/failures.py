@@ -28,7 +28,7 @@ _ADVICE = {
     "42501": "the user lacks a right. Let it own the database, or grant it what the message names",
     "53100": "the server's disk is full. Free some space",
     "53300": "the server has no connection left. Raise max_connections, or run fewer processes, or use a pooler",
-    "55P03": "another transaction has held a lock for too long. End it (see pg_stat_activity)",
+    "55P03": "another transaction has held a lock for too long. End it (see pg_stat_activity and pg_prepared_xacts)",
     "57P03": "the server is starting or stopping. Try again",
 }
 _POOLERS = (
@@ -69,6 +69,10 @@ class Spoiled(Exception):
         self.unique = self.state == "23505"
         self.unchanged = self.state == "22012"
         """A row that has to be changed was not: the division by zero of batch_check."""
+
+
+class Locked(StoreUnavailable):
+    """Another transaction held a lock for too long. Nothing was written; others need not wait for it."""
 
 
 class Unsent(Exception):
@@ -157,7 +161,8 @@ def unavailable(name: str, error: BaseException) -> StoreError:
         return Unreadable(f"{name} is damaged: {one_line(error)}. Stop all workers and look at the server's log")
     advice = _of_pooler(error) or _ADVICE.get(state) or _ADVICE.get(state[:2])
     if advice is not None:
-        return StoreUnavailable(f"{name}: {advice} ({state}: {one_line(error)}). Nothing was written")
+        kind = Locked if state == "55P03" else StoreUnavailable
+        return kind(f"{name}: {advice} ({state}: {one_line(error)}). Nothing was written")
     if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
         return StoreUnavailable(f"{name}: no server is a primary, and standbys take no writes. Promote one, or name it")
     if isinstance(error, _LOST):

@@ -22,6 +22,8 @@ T = TypeVar("T")
 Row = Mapping[str, object]
 
 LOCK_SECONDS_MAX = 10.0
+LOCK_SECONDS_ONCE = 0.25
+"""So long one decision waits for its run's row at a time: then the others have their turn (append_guard)."""
 STATEMENT_SECONDS_MAX = 30.0
 ANSWER_SECONDS_MAX = STATEMENT_SECONDS_MAX + 5.0
 """Longer than the server works on a statement: after it the connection counts as lost."""

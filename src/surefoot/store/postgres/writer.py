@@ -1,7 +1,8 @@
 """The one writer: what waits while a statement is under way is joined in the next one, on one connection.
 
 A batch of decisions is one statement, and one commit. A lost guard writes nothing, so the others of its batch go on.
-What the database refuses (a unique key, a value) refuses the whole statement, and each decision is then written alone.
+What the database refuses (a unique key, a value) refuses the whole statement, and each decision is then written alone;
+so it is where somebody else holds the row of one of their runs for long, and that one waits without the others.
 Two jobs of one run or of one conversation never share a batch: the second is decided on what the first committed.
 """
 
@@ -17,9 +18,9 @@ from typing import Generic, TypeVar
 from surefoot.core.state import Instant
 from surefoot.doors import Clock, Hook
 from surefoot.errors import CommitUnknown, StoreUnavailable, SurefootError
-from surefoot.store.postgres import failures
-from surefoot.store.postgres.failures import Spoiled, Unclear, Unsent, invalid
-from surefoot.store.postgres.link import Link, Row
+from surefoot.store.postgres import failures, link as link_module
+from surefoot.store.postgres.failures import Locked, Spoiled, Unclear, Unsent, invalid
+from surefoot.store.postgres.link import LOCK_SECONDS_ONCE, Link, Row
 from surefoot.store.postgres.links import Links
 from surefoot.store.postgres.server_clock import ServerClock
 from surefoot.store.postgres.statements import Filling, Statements
@@ -52,6 +53,8 @@ class Job(Generic[T]):
 class Decision(Job[T]):
     """A job that shares a statement with others of its kind."""
 
+    turns_waited = 0
+    """How often somebody else held its run's row; it is written alone then, and others between its turns."""
     creates = False
     """Whether it makes a run; else it appends to one."""
     run_id: str
@@ -206,14 +209,15 @@ class Writer:
     def _take(self) -> list[Job[object]]:
         """The next job alone, or up to BATCH_MAX decisions of its kind that share no key; the others stay in order."""
         first = self._queue.popleft()
-        if not isinstance(first, Decision):
+        if not isinstance(first, Decision) or first.turns_waited:
             return [first]
         batch: list[Job[object]] = [first]
         keys = set(first.keys)
         left: deque[Job[object]] = deque()
         while self._queue and len(batch) < BATCH_MAX:
             job = self._queue.popleft()
-            if isinstance(job, Decision) and job.creates == first.creates and keys.isdisjoint(job.keys):
+            fits = isinstance(job, Decision) and job.creates == first.creates and not job.turns_waited
+            if fits and isinstance(job, Decision) and keys.isdisjoint(job.keys):
                 keys |= job.keys
                 batch.append(job)
                 continue
@@ -260,8 +264,8 @@ class Writer:
         try:
             self._server.before()
             won = await self._statement(link, batch)
-        except Spoiled as spoiled:
-            await self._apart(batch, spoiled)
+        except (Spoiled, Locked):
+            await self._apart(batch)
             return
         except Unclear as unclear:
             raise unknown(unclear) from unclear
@@ -324,13 +328,23 @@ class Writer:
             # The connection broke behind the answer; the guard did not hold all the same.
             return await job.lost(await self._links.writer(), self._server)
 
-    async def _apart(self, batch: list[Decision[object]], spoiled: Spoiled) -> None:
+    async def _apart(self, batch: list[Decision[object]]) -> None:
         """Each alone, in its order: whoever spoiled the batch is refused, the others are written."""
         for job in batch:
             try:
                 await self._alone(job)
+            except Locked as locked:
+                self._later(job, locked)
             except Exception as error:
                 job.fail(error)
+
+    def _later(self, job: Decision[object], locked: Locked) -> None:
+        """Behind what others have to write; as often as LOCK_SECONDS_MAX holds."""
+        job.turns_waited += 1
+        if job.turns_waited * LOCK_SECONDS_ONCE >= link_module.LOCK_SECONDS_MAX:
+            job.fail(locked)
+        else:
+            self._queue.append(job)
 
     async def _alone(self, job: Decision[object]) -> None:
         for turn in range(AGAIN_MAX):

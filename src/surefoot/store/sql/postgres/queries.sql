@@ -124,7 +124,8 @@ SELECT ARRAY(SELECT ord FROM won) AS won, extract(epoch FROM clock_timestamp()):
 -- name: append_guard
 -- The guard of every append, with all of the run's own columns: the only query that changes a run's status. The version is
 -- the one that was decided on; a token, where given, is the row's; where a lease is needed, it is not over and the run is
--- not terminal; the wall time is before the expiry where there is one.
+-- not terminal; the wall time is before the expiry where there is one. It waits for a row no longer than LOCK_SECONDS_ONCE,
+-- set before the first row is joined: the other decisions of the process wait with it.
 UPDATE run SET
     version = new.version, event_sequence = new.event_sequence, step_count = new.step_count,
     next_position = new.next_position, turns = new.turns, input_tokens = new.input_tokens,
@@ -135,7 +136,7 @@ UPDATE run SET
     result = coalesce(new.result, run.result),
     lease_owner = CASE WHEN new.released = 1 THEN NULL ELSE run.lease_owner END,
     lease_until = CASE WHEN new.released = 1 THEN 0.0 ELSE run.lease_until END
-FROM rows AS new (
+FROM set_config('lock_timeout', '250', true) AS waits, rows AS new (
     version bigint, event_sequence bigint, step_count bigint, next_position bigint, turns bigint, input_tokens bigint,
     output_tokens bigint, cost_microdollars bigint, result_step_id text, queued text, last_committed_sequence bigint,
     updated_at float8, tenant_id text, id text, before_version bigint, token bigint, status text, error_code text,
@@ -566,21 +567,32 @@ SELECT id, lease_token FROM run
 WHERE tenant_id = :tenant_id AND lease_owner = :owner
 
 -- name: lease_renew
--- Lengthens leases. Guard: the token is ours and the lease is not over. In the order of their ids.
+-- Lengthens leases. Guard: the token is ours and the lease is not over. In the order of their ids. A run whose row somebody
+-- else holds keeps the end that it has, and is tried again: waiting for it would cost all the others theirs.
 WITH ours AS (
     SELECT run.tenant_id, run.id FROM run
     JOIN unnest(:run_ids::text[], :tokens::bigint[]) AS held (id, token)
         ON run.id = held.id AND run.lease_token = held.token
     WHERE run.tenant_id = :tenant_id AND run.lease_owner IS NOT NULL AND run.lease_until > :mono_now
-    ORDER BY run.id FOR NO KEY UPDATE OF run
+    ORDER BY run.id FOR NO KEY UPDATE OF run SKIP LOCKED
+), longer AS (
+    UPDATE run SET lease_until = :mono + :lease_s
+    FROM ours WHERE run.tenant_id = ours.tenant_id AND run.id = ours.id AND run.tenant_id = :tenant_id
+    RETURNING run.id, run.lease_until
 )
-UPDATE run SET lease_until = :mono + :lease_s
-FROM ours WHERE run.tenant_id = ours.tenant_id AND run.id = ours.id AND run.tenant_id = :tenant_id
-RETURNING run.id, run.lease_until
+SELECT id, lease_until FROM longer
+UNION ALL
+SELECT run.id, run.lease_until FROM run
+JOIN unnest(:run_ids::text[], :tokens::bigint[]) AS held (id, token)
+    ON run.id = held.id AND run.lease_token = held.token
+WHERE run.tenant_id = :tenant_id AND run.lease_owner IS NOT NULL AND run.lease_until > :mono_now
+    AND NOT EXISTS (SELECT 1 FROM longer WHERE longer.id = run.id)
 
 -- name: lease_release
--- Gives a lease back. Guard: the token is ours.
+-- Gives a lease back. Guard: the token is ours. It waits for the row no longer than a second, since others wait with it: what
+-- is not given back ends by itself.
 UPDATE run SET lease_owner = NULL, lease_until = 0.0
+FROM set_config('lock_timeout', '1000', true) AS waits
 WHERE tenant_id = :tenant_id AND id = :run_id AND lease_token = :token AND lease_owner IS NOT NULL
 
 -- name: block
@@ -693,19 +705,27 @@ WHERE worker.tenant_id = :tenant_id AND worker.dead_at IS NULL
     AND EXISTS (SELECT 1 FROM run WHERE run.tenant_id = worker.tenant_id AND run.lease_owner = worker.id)
 
 -- name: workers_dead
--- The locks of these workers are free: all their processes are gone, and their leases end at once. Guard: not noted before.
+-- The locks of these workers are free: all their processes are gone, and their leases end at once, but for one whose row
+-- somebody else holds, which ends by itself. Guard: not noted before.
 WITH dead AS (
     UPDATE worker SET dead_at = :mono, updated_at = :wall
     WHERE worker.tenant_id = :tenant_id AND worker.id = ANY(:ids::text[]) AND worker.dead_at IS NULL
     RETURNING worker.id
 )
 UPDATE run SET lease_until = least(lease_until, :mono)
-WHERE run.tenant_id = :tenant_id AND run.lease_owner = ANY(:ids::text[])
+WHERE run.tenant_id = :tenant_id AND run.id IN (
+    SELECT one.id FROM run AS one
+    WHERE one.tenant_id = :tenant_id AND one.lease_owner = ANY(:ids::text[]) FOR NO KEY UPDATE OF one SKIP LOCKED
+) AND run.lease_owner = ANY(:ids::text[])
 
 -- name: workers_over
 -- The sessions of these workers have ended: others may take their runs, but nothing is proven of their calls.
 UPDATE run SET lease_until = least(lease_until, :mono)
-WHERE run.tenant_id = :tenant_id AND run.lease_owner = ANY(:ids::text[]) AND run.lease_until > :mono
+WHERE run.tenant_id = :tenant_id AND run.id IN (
+    SELECT one.id FROM run AS one
+    WHERE one.tenant_id = :tenant_id AND one.lease_owner = ANY(:ids::text[]) AND one.lease_until > :mono_now
+    FOR NO KEY UPDATE OF one SKIP LOCKED
+) AND run.lease_owner = ANY(:ids::text[])
 
 -- name: worker_forget
 -- Dead workers that hold no lease any more; their lock files can go.

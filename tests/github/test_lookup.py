@@ -81,6 +81,30 @@ async def test_without_a_hit_such_a_record_is_still_missing(rig: Rig, path: str,
     assert reason(await rig.find()) == ("server_error" if isinstance(fault, f.StatusBefore) else "bad_json")
 
 
+async def test_an_entry_that_cannot_be_read_hides_no_hit_behind_it_and_is_no_absence(rig: Rig) -> None:
+    ours = {
+        "id": 7,
+        "html_url": "",
+        "body": signed(rig),
+        "user": {"id": BOT.id, "login": BOT.login},
+        "created_at": "2026-01-31T08:00:00Z",
+    }
+    odd = {**ours, "id": "6", "body": "Something else"}
+    rig.fault(f.StatusBefore(200, body=[odd, ours]), "GET", COMMENTS)
+    verdict = await rig.find()
+    assert isinstance(verdict, Found) and verdict.receipt.resource_id == "7"
+    rig.fault(f.StatusBefore(200, body=[odd]), "GET", COMMENTS)
+    assert reason(await rig.find()) == "bad_json"
+
+
+async def test_a_comment_without_a_time_is_a_hit_by_its_mac_and_counts_as_made_just_now(rig: Rig) -> None:
+    ours = {"id": 7, "body": signed(rig), "user": {"id": BOT.id, "login": BOT.login}}
+    rig.fault(f.StatusBefore(200, body=[ours]), "GET", COMMENTS)
+    assert isinstance(await rig.find(), Found)
+    rig.fault(f.StatusBefore(200, body=[{**ours, "body": "Something else"}]), "GET", COMMENTS)
+    assert reason(await rig.find()) == "edited"
+
+
 async def test_a_marker_signed_before_the_account_was_known_counts(rig: Rig) -> None:
     rig.world.add_comment(REPO, NUMBER, signed(rig, account=""), author=BOT.login)
     assert isinstance(await rig.find(), Found)

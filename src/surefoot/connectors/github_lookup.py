@@ -29,8 +29,9 @@ With `rate_limited`, the coverage holds `retry_after_seconds`.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -145,6 +146,18 @@ class MarkerSearch:
             self._unread = self._unread or stop
             return None
 
+    def _readable(
+        self, items: Iterable[Mapping[str, object]], read: Callable[[Mapping[str, object]], Comment]
+    ) -> Iterator[Comment]:
+        """The entries that can be read. One that cannot takes the absence away, and not the hit beside it."""
+        for item in items:
+            try:
+                comment = read(item)
+            except BadAnswer as exc:
+                self._unread = self._unread or stop_of(exc)
+            else:
+                yield comment
+
     def _hit(self) -> Found | None:
         """What the listing shows. Raises Stop where it shows nothing and what was asked beside it was not answered."""
         if self.hits:
@@ -200,8 +213,8 @@ class _Search(MarkerSearch):
         if self.coverage["pages"] != 1 and await self._read_comments(github, account) != listed:
             # One that was deleted while the pages were read moves another one past them, and a new one fills its place.
             raise Stop("listing_changed")
-        if self.hits:
-            return self.found()
+        if (found := self._hit()) is not None:
+            return found
         after = self.coverage["count_after"] = await self._count(github)
         if self.doubts:
             raise Stop(self.doubts[0])
@@ -222,8 +235,7 @@ class _Search(MarkerSearch):
         pages = 0
         async for page in github.pages(f"{self.path}/comments"):
             pages += 1
-            for item in page:
-                comment = comment_in(item)
+            for comment in self._readable(page, comment_in):
                 ids.add(comment.id)
                 self._judge(comment, account)
             self.coverage |= {"pages": pages, "listed": len(ids)}
@@ -284,14 +296,16 @@ def stop_of(exc: Exception) -> Stop:
 def comment_in(item: Mapping[str, object]) -> Comment:
     """A comment of a listing. Raises BadAnswer."""
     user = object_in(item, "user")
-    created_at = seconds_in(item)
+    # Time is no reason to reject a hit: what has none counts as made just now, and as edited since.
+    timed = item.get("created_at") is not None
+    created_at = seconds_in(item) if timed else math.inf
     return Comment(
         id=number_in(item, "id"),
         url=text_in(item, "html_url"),
         body=text_in(item, "body"),
         author_id=number_in(user, "id") if user else None,
         created_at=created_at,
-        edited=item.get("updated_at") is not None and seconds_in(item, "updated_at") > created_at,
+        edited=not timed or (item.get("updated_at") is not None and seconds_in(item, "updated_at") > created_at),
     )
 
 

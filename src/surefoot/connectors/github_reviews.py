@@ -61,8 +61,8 @@ class _ReviewSearch(MarkerSearch):
         if (found := self._hit()) is not None:
             return found
         again = await self._read_reviews(github, account)
-        if self.hits:
-            return self.found()
+        if (found := self._hit()) is not None:
+            return found
         if self.doubts:
             raise Stop(self.doubts[0])
         if first != again:
@@ -79,8 +79,7 @@ class _ReviewSearch(MarkerSearch):
         pages = 0
         async for page in github.pages(f"{self.path}/reviews"):
             pages += 1
-            for item in page:
-                review = self._review(item)
+            for review in self._readable(page, self._review):
                 ids.append(review.id)
                 self._judge(review, account)
             self.coverage |= {"pages": pages, "listed": len(ids)}

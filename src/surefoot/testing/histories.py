@@ -16,6 +16,7 @@ RESPONSES_CALL_ID_CHARACTERS_MAX = 64
 OPENAI_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 ANTHROPIC_ID = re.compile(r"[a-zA-Z0-9_-]+")
 ANTHROPIC_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 JsonMessage = Mapping[str, object]
 
@@ -144,7 +145,7 @@ def _tool_use(call: CallPart) -> JsonMessage:
 
 def _check_utf8(messages: Sequence[JsonMessage]) -> None:
     for text in _texts(messages):
-        if any("\ud800" <= character <= "\udfff" for character in text):
+        if _SURROGATE.search(text):
             raise _Refused("We could not parse the JSON body of your request: a lone surrogate is no valid UTF-8.")
 
 

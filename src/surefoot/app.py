@@ -6,7 +6,7 @@ Every method is a decision or a read of its own; none keeps a run in memory betw
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 
 from surefoot.agent.agent import Agent
@@ -411,7 +411,7 @@ class Surefoot(Decisions, Views):
         return await receipt_of(ctx, run.id, rest, None if loop is None else loop.answer)
 
     async def _start_performing(
-        self, call: ToolCall, business_key: str | None, by: str
+        self, call: ToolCall, business_key: str | None, by: str, once_for: str | None = None
     ) -> tuple[Run, PerformLoop | None]:
         """The run, and what drives it where it was made just now."""
         self._registry.add(call.tool)
@@ -421,7 +421,10 @@ class Surefoot(Decisions, Views):
         def loop_for(run: Run) -> PerformLoop:
             return loops.setdefault(run.id, PerformLoop(ctx))
 
-        run = await performing_run(lambda new: create_driven(ctx, new, worker, loop_for), call, business_key, by)
+        def create(new: NewRun) -> Awaitable[tuple[Run, bool]]:
+            return create_driven(ctx, new, worker, loop_for)
+
+        run = await performing_run(create, call, business_key, by, once_for)
         return run, loops.get(run.id)
 
     async def _adopt(self, run_id: str) -> None:

@@ -43,17 +43,25 @@ def business_key(call: object, key: str | None) -> str | None:
 
 
 async def performing_run(
-    create: Callable[[NewRun], Awaitable[tuple[Run, bool]]], call: ToolCall, business_key: str | None, by: str
+    create: Callable[[NewRun], Awaitable[tuple[Run, bool]]],
+    call: ToolCall,
+    business_key: str | None,
+    by: str,
+    once_for: str | None = None,
 ) -> Run:
     """The run of this call and key. One that failed, with proof that nothing happened, is not an answer for ever; one
-    that somebody has cancelled is, for whoever stopped it meant its key.
+    that somebody has cancelled is, for whoever stopped it meant its key. With `once_for` it is begun once for that
+    alone, whatever it came to, and whatever was asked under the key before.
 
     Raises KeyReused, InvalidInput.
     """
     if call.tool.waits_for is not None:
         raise InvalidInput(f"{call.tool.name} is for agents: it waits inside a run; start a run instead")
+    asked = digest(canonical([call.tool.name, call.arguments]))
     for number in range(PERFORMS_MAX):
         key = None if business_key is None else f"perform{number or ''}:{business_key}"
+        if once_for is not None:
+            key = f"perform:{once_for}:{digest(canonical([business_key, asked]))}"
         new = NewRun(
             agent=call.tool.name,
             version=call.tool.version,
@@ -61,7 +69,7 @@ async def performing_run(
             limits=Limits(),
             by=by,
             key=key,
-            asked=digest(canonical([call.tool.name, call.arguments])),
+            asked=asked,
             call=call,
             business_key=business_key,
             asks_owner=False,
@@ -71,7 +79,7 @@ async def performing_run(
         except Conflict:
             # Another call holds the key, from an agent perhaps: this one is answered from it, or refused.
             run, _ = await create(msgspec.structs.replace(new, asks_owner=True))
-        if key is None or run.status is not RunStatus.failed:
+        if key is None or once_for is not None or run.status is not RunStatus.failed:
             return run
     raise InvalidInput(f"this key failed {PERFORMS_MAX} times; mend what the error_code of its last run names")
 

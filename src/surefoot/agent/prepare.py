@@ -22,8 +22,9 @@ from surefoot.core.values import canonical, clean_text, digest
 from surefoot.errors import InvalidInput, Unreadable
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import redact_json, view_and_flags, view_json
+from surefoot.runtime.late import fate_of_failed
 from surefoot.runtime.questions import make_ask
-from surefoot.runtime.ready import asked_of, fate_of_failed, read_precondition
+from surefoot.runtime.ready import asked_of, read_precondition
 
 _UNKNOWN_RULES = Rules(effect=EffectClass.read)
 ARGUMENT_BYTES_MAX = 1024 * 1024

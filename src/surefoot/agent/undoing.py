@@ -16,14 +16,14 @@ import msgspec
 
 from surefoot.agent.tools import ToolCall
 from surefoot.core.facts import NAME_CHARACTERS_MAX
+from surefoot.core.reconcile import UNDO_BY_HAND, UNDO_IT
 from surefoot.core.redact import safe_error
 from surefoot.core.state import ActionKind, ActionStatus, StepStatus
 from surefoot.effects import Receipt
 from surefoot.errors import NotFound
 from surefoot.runtime.background import Background
 from surefoot.runtime.context import Context
-from surefoot.runtime.deciding import NOT_UNDONE, UNDO
-from surefoot.runtime.ready import fate_of_failed
+from surefoot.runtime.late import NOT_UNDONE, UNDO, fate_of_failed, shown_of, undone_of
 from surefoot.store.listed import ODD
 from surefoot.store.port import ActionRow
 from surefoot.store.requests import request_of
@@ -34,32 +34,37 @@ AT_ONCE_MAX = 100
 """Of what is noted, at one look; the next one goes on behind."""
 _PLAIN = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
-Begin = Callable[[ToolCall, str, str], Awaitable[object]]
-"""Begins a call under a key, in the name of somebody; said again, it is the same one."""
+Begin = Callable[[ToolCall, str, str, str], Awaitable[object]]
+"""Begins a call under a key, in the name of somebody, for a decision; said again for that one, it is the same one."""
 
 
 async def compensations_of(ctx: Context, action: ActionRow) -> list[tuple[str, ToolCall] | None] | None:
-    """The calls that undo the effects which nobody wanted, each with its key: all but the one on the step; of a failed
-    step all. None where the tool is not known here, and for each effect for which the tool gives no call. Empty where
-    undoing was left to whoever approved: the tool undoes nothing, or the effect has no id.
+    """The calls that undo the effects that a question showed and nobody wanted, each with its key: all but the one on
+    the step, of a failed step all; less what is undone. None where the code is not here, and for each effect for which
+    the tool gives no call. Empty where undoing was left to whoever approved: as the question said, or without an id.
     """
+    text = msgspec.json.decode(action.preview, type=dict[str, object]).get("text")
+    if text == UNDO_BY_HAND:
+        return []
     row = await ctx.store.step(ctx.tenant_id, action.action.step_id)
     run = (await ctx.store.run(ctx.tenant_id, action.run_id)).run
     tool = ctx.registry.of(run).tools.get(row.step.tool_name or "")
     if tool is None:
         return None
     if tool.compensate is None:
-        return []
-    kept = row.step.external_resource_id if row.step.status is StepStatus.succeeded else None
+        return None if text == UNDO_IT else []
+    shown, undone = shown_of(action), await undone_of(ctx, row)
+    kept = {row.step.external_resource_id} if row.step.status is StepStatus.succeeded else set()
     arguments = msgspec.json.decode(await request_of(ctx.store, ctx.tenant_id, row), type=dict[str, object])
     found: list[tuple[str, ToolCall] | None] = []
-    for one in row.step.receipts:
-        call = tool.make_compensation(Receipt(resource_id=one), arguments) if one != kept else None
-        if isinstance(call, ToolCall):
-            name = one if _PLAIN.fullmatch(one) else hashlib.sha256(one.encode()).hexdigest()
-            found.append((f"{call.tool.name}:compensate:{row.step.id}:{name}", call))
-        elif one != kept:
-            found.append(None)
+    # What had no id when it was shown may have one by now.
+    for one in row.step.receipts if None in shown or not shown else [i for i in shown if i is not None]:
+        if one in kept or one in undone:
+            continue
+        call = tool.make_compensation(Receipt(resource_id=one), arguments)
+        name = one if _PLAIN.fullmatch(one) else hashlib.sha256(one.encode()).hexdigest()
+        # Whichever tool undoes it: other code may do that by another one.
+        found.append((f"compensate:{row.step.id}:{name}", call) if isinstance(call, ToolCall) else None)
     return found
 
 
@@ -81,15 +86,14 @@ async def undo(ctx: Context, action: ActionRow, begin: Begin) -> None:
             end = await _end_of(ctx, key, action.decided_at or 0.0)
             if end == "not_begun":
                 # What stands there was taken: a name that an older version kept may be longer than one may be now.
-                await begin(call, key, (action.action.decided_by or action.action.id)[:NAME_CHARACTERS_MAX])
+                by = (action.action.decided_by or action.action.id)[:NAME_CHARACTERS_MAX]
+                await begin(call, key, by, action.action.id)
             ends.add(end)
         if not ends <= {"undone", "not_undone"}:
             return
         if "not_undone" in ends:
-            await ctx.store.mark(ctx.tenant_id, NOT_UNDONE, action.action.step_id, action.run_id)
+            await ctx.store.mark(ctx.tenant_id, NOT_UNDONE, action.action.id, action.run_id)
             ctx.log(f"{action.action.id}: its effects are not undone: there is no call that could, or it has failed")
-        else:
-            await ctx.store.unmark(ctx.tenant_id, NOT_UNDONE, action.action.step_id)
         await ctx.store.unmark(ctx.tenant_id, UNDO, action.action.id)
     except Exception as problem:
         # The decision is written down all the same, and the user's own function may raise anything.

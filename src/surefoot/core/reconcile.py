@@ -31,6 +31,9 @@ Questions = Mapping[ActionKind, Ask]
 
 UNDO_IT = "This call has had an effect that was not expected, or more than one. Undo it?"
 UNDO_EITHER_WAY = f"{UNDO_IT} If its tool cannot, undo it yourself before you approve."
+UNDO_BY_HAND = f"""{UNDO_IT.removesuffix(" Undo it?")} Its tool cannot undo it: \
+undo it yourself, then approve; or reject, which leaves it as it is."""
+"""By these a question says who undoes, whatever the code that is there when it is answered would."""
 
 POLL_SECONDS_MAX = 30.0
 """How rarely a call that has not ended is asked after."""
@@ -283,7 +286,10 @@ def _applied_after_all(d: Draft, step: Step, look: Look, questions: Questions) -
         return
     d.emit(ev.ReceiptRecorded(step.id, look.resource_id, look.url))
     note(d, result_body(f"A call that had counted as failed was applied after all: {look.url or look.resource_id}."))
-    _ask_about_duplicate(d, step, questions, {look.resource_id: look.url, **dict(look.also)})
+    # All that was found, for its answer is the last word about it: also what was left before, or could not be undone.
+    found: dict[str | None, str | None] = {one: None for one in step.receipts}
+    found.update({step.external_resource_id: step.resource_url} if step.resource_url else {})
+    _ask_about_duplicate(d, step, questions, {**found, look.resource_id: look.url, **dict(look.also)})
 
 
 def conclude_known(d: Draft, step_id: str) -> bool:

@@ -18,16 +18,10 @@ from surefoot.errors import AlreadyDecided, InvalidInput, NotFound, SurefootErro
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import redact_json
 from surefoot.runtime.handle import Handle
+from surefoot.runtime.late import UNDO
 from surefoot.runtime.look import verdict_look
 from surefoot.runtime.questions import Questions
 from surefoot.store.port import ActionRow, StepRow
-
-UNDO = "undo"
-"""The kind of the marks that name questions about duplicates whose effects somebody may have decided to undo, until
-they are undone."""
-NOT_UNDONE = "not_undone"
-"""The kind of those that name steps whose effects could not be undone: what stands there does so until a later decision
-undoes all of it."""
 
 
 async def handle_of(ctx: Context, run_id: str, step_id: str | None = None) -> Handle:

@@ -9,7 +9,7 @@ import msgspec
 from surefoot.core.ids import mint
 from surefoot.core.payloads import Ask
 from surefoot.core.people import is_worked_on
-from surefoot.core.reconcile import UNDO_EITHER_WAY, UNDO_IT
+from surefoot.core.reconcile import UNDO_BY_HAND, UNDO_EITHER_WAY, UNDO_IT
 from surefoot.core.state import Action, ActionKind, Rules, Step, WaitsFor
 from surefoot.core.text import clean_text
 from surefoot.core.visible import visible_value
@@ -26,10 +26,6 @@ _TEXTS = {
     ActionKind.ask: "The model cannot be called. Try again, or stop the run?",
     ActionKind.duplicate: UNDO_IT,
 }
-_UNDONE_BY_HAND = (
-    "This call has had an effect that was not expected, or more than one. Its tool cannot undo it: undo it yourself, "
-    "then approve; or reject, which leaves it as it is."
-)
 
 
 class Questions(Mapping[ActionKind, Ask]):
@@ -77,7 +73,7 @@ class Questions(Mapping[ActionKind, Ask]):
             shown = {**(shown or {}), "choices": MODEL_CHOICES, "schema": {"enum": MODEL_CHOICES}}
         elif kind is ActionKind.duplicate and (self._tool is None or self._tool.compensate is None):
             # What is approved counts as undone: the business key of a failed call is free from then on.
-            shown = {**(shown or {}), "text": UNDO_EITHER_WAY if self._tool is None else _UNDONE_BY_HAND}
+            shown = {**(shown or {}), "text": UNDO_EITHER_WAY if self._tool is None else UNDO_BY_HAND}
         return make_ask(
             self._doors,
             kind,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import Literal
 
 import msgspec
 
@@ -15,15 +14,15 @@ from surefoot.core.ends import fail_step
 from surefoot.core.payloads import result_body
 from surefoot.core.people import is_worked_on
 from surefoot.core.reconcile import Look, receipt_body
-from surefoot.core.state import ActionKind, ActionStatus, Resolution, Step, StepStatus, WaitsFor
+from surefoot.core.state import ActionKind, Resolution, Step, StepStatus, WaitsFor
 from surefoot.core.values import to_json_value
 from surefoot.effects import Operation
 from surefoot.errors import NotAllowed, NotFound, SurefootError, Unreadable
 from surefoot.runtime.children import go_on_with_run
 from surefoot.runtime.context import Context
-from surefoot.runtime.deciding import NOT_UNDONE, UNDO
 from surefoot.runtime.execute import RECEIPT_ERROR, Call, shown_receipt, wait_call
 from surefoot.runtime.held import Held, refuse_step
+from surefoot.runtime.late import Fate, as_it_stands, fate_of_failed
 from surefoot.runtime.questions import Questions, meant_now
 from surefoot.runtime.registry import RunnableTool
 from surefoot.runtime.waiting import go_on_waiting
@@ -32,7 +31,6 @@ from surefoot.store.port import StepRow
 PRECONDITION_TIMEOUT_SECONDS = 30.0
 OWNER_GIVEN_UP = "owner_given_up"
 DECLARED_ANEW = "declared_anew"
-Fate = Literal["nothing", "applied", "undecided"]
 _NOT_NOW = frozenset({"account_changed", "account_unknown", "approval_expired", "not_yet"})
 ACCOUNT_SECONDS = 60.0
 """So often it is asked whose a credential is that is not that of the step's earlier attempts."""
@@ -198,36 +196,6 @@ def asked_of(step: Step) -> tuple[str | None, str | None, str | None]:
     return step.input_ref, step.target, step.credential
 
 
-async def fate_of_failed(ctx: Context, row: StepRow) -> Fate | None:
-    """What is known of the effect of a failed call by now, while it has its business key; None for any other call.
-
-    It may have been found after all: then it stands until it is undone, as somebody has decided. `operation_key_claim`
-    says the same.
-    """
-    if row.step.status is not StepStatus.failed:
-        return None
-    store, tenant = ctx.store, ctx.tenant_id
-    run = await store.load(tenant, row.run_id, row.step.id)
-    step = run.steps[row.step.id]
-    asked = [one for one in run.actions.values() if one.step_id == step.id and one.kind is ActionKind.duplicate]
-    told = [one.status for one in asked if one.status is not ActionStatus.expired]
-    undone = [one.id for one in asked if one.status is ActionStatus.approved]
-    if ActionStatus.waiting in told or any([await _to_be_undone(ctx, one) for one in undone]):
-        return "undecided"
-    # Each decision is about all that was found until then: the newest one counts.
-    if (told[-1] is ActionStatus.approved) if told else not step.receipts:
-        return "applied" if await store.marked(tenant, NOT_UNDONE, step.id) else "nothing"
-    return "applied"
-
-
-async def _to_be_undone(ctx: Context, action_id: str) -> bool:
-    if await ctx.store.marked(ctx.tenant_id, UNDO, action_id) is None:
-        return False
-    # Whoever asks need not wait for a worker's next look, and there may be no worker at all.
-    await ctx.undo(action_id)
-    return await ctx.store.marked(ctx.tenant_id, UNDO, action_id) is not None
-
-
 def _told_of(owner: StepRow) -> tuple[bytes, bytes | None]:
     """What the model is told of another call's receipt, and its view; a failed call's row says why it had failed."""
     if owner.step.status is StepStatus.failed:
@@ -245,6 +213,8 @@ async def _ask_owner(held: Held, step: Step) -> list[str]:
     try:
         owner = await held.ctx.store.step(held.ctx.tenant_id, step.owner_step_id or "")
         fate = await fate_of_failed(held.ctx, owner)
+        if fate == "applied":
+            owner = await as_it_stands(held.ctx, owner)
     except NotFound:
         owner = None  # pruned with its run, which had ended
     except Unreadable as problem:

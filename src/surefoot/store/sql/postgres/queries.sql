@@ -441,8 +441,9 @@ WHERE blob.tenant_id = new.tenant_id AND blob.run_id = new.run_id AND blob.reten
 
 -- name: operation_key_claim
 -- Steps take business keys. Each row must change one: nobody holds the key, or this step does, or a step that failed. Of
--- the latter nothing may have been found since, unless a person has had all of it undone (as the newest question has it),
--- and no mark says that it is not yet, or could not be (counted: a join would read all marks).
+-- the latter nothing may have been found since, unless the last question about that was to have it undone, and no mark says
+-- that it is not yet (arrival + 0: by its index the questions of all runs would be read; counted: an EXISTS would read all
+-- marks).
 INSERT INTO operation_key (tenant_id, operation_key, run_id, step_id, input_hash, created_at, updated_at)
 SELECT
     new.tenant_id, new.operation_key, new.run_id, new.step_id, new.input_hash, new.created_at, new.updated_at
@@ -456,23 +457,14 @@ WHERE operation_key.step_id = excluded.step_id OR EXISTS (
     WHERE step.tenant_id = operation_key.tenant_id AND step.id = operation_key.step_id
         AND step.run_id = operation_key.run_id AND step.status = 'failed'
         AND coalesce((
-            SELECT asked.status FROM pending_action AS asked
+            SELECT asked.status = 'approved' AND (
+                SELECT count(*) FROM mark
+                WHERE mark.tenant_id = asked.tenant_id AND mark.kind IN ('undo', 'not_undone') AND mark.name = asked.id
+            ) = 0 FROM pending_action AS asked
             WHERE asked.tenant_id = step.tenant_id AND asked.run_id = step.run_id AND asked.step_id = step.id
-                AND asked.kind = 'duplicate' AND asked.status <> 'expired'
-            ORDER BY asked.arrival DESC, asked.id DESC LIMIT 1
-        ), CASE step.receipts WHEN '[]' THEN 'approved' END) = 'approved'
-        AND NOT EXISTS (
-            SELECT 1 FROM pending_action AS asked
-            WHERE asked.tenant_id = step.tenant_id AND asked.run_id = step.run_id AND asked.step_id = step.id
-                AND asked.kind = 'duplicate' AND asked.status = 'approved' AND (
-                    SELECT count(*) FROM mark
-                    WHERE mark.tenant_id = asked.tenant_id AND mark.kind = 'undo' AND mark.name = asked.id
-                ) > 0
-        )
-        AND (
-            SELECT count(*) FROM mark
-            WHERE mark.tenant_id = step.tenant_id AND mark.kind = 'not_undone' AND mark.name = step.id
-        ) = 0
+                AND asked.kind = 'duplicate'
+            ORDER BY asked.arrival + 0 DESC LIMIT 1
+        ), step.receipts = '[]')
 )
 RETURNING 1
 

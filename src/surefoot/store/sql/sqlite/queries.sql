@@ -340,8 +340,8 @@ DELETE FROM blob WHERE tenant_id = ? AND run_id = ? AND retention = 'transient'
 
 -- name: operation_key_claim
 -- A step takes a business key. It must change one row: nobody holds the key, or this step does, or a step that failed. Of
--- the latter nothing may have been found since, unless a person has had all of it undone (as the newest question has it),
--- and no mark says that it is not yet, or could not be.
+-- the latter nothing may have been found since, unless the last question about that was to have it undone, and no mark says
+-- that it is not yet (+arrival: by its index the questions of all runs would be read).
 INSERT INTO operation_key (tenant_id, operation_key, run_id, step_id, input_hash, created_at, updated_at)
 VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (tenant_id, operation_key) DO UPDATE SET
@@ -350,23 +350,14 @@ WHERE operation_key.step_id = excluded.step_id OR EXISTS (
     SELECT 1 FROM step
     WHERE step.tenant_id = operation_key.tenant_id AND step.id = operation_key.step_id AND step.status = 'failed'
         AND coalesce((
-            SELECT asked.status FROM pending_action AS asked
+            SELECT asked.status = 'approved' AND NOT EXISTS (
+                SELECT 1 FROM mark
+                WHERE mark.tenant_id = asked.tenant_id AND mark.kind IN ('undo', 'not_undone') AND mark.name = asked.id
+            ) FROM pending_action AS asked
             WHERE asked.tenant_id = step.tenant_id AND asked.run_id = step.run_id AND asked.step_id = step.id
-                AND asked.kind = 'duplicate' AND asked.status <> 'expired'
-            ORDER BY asked.arrival DESC LIMIT 1
-        ), CASE step.receipts WHEN '[]' THEN 'approved' END) = 'approved'
-        AND NOT EXISTS (
-            SELECT 1 FROM pending_action AS asked
-            WHERE asked.tenant_id = step.tenant_id AND asked.run_id = step.run_id AND asked.step_id = step.id
-                AND asked.kind = 'duplicate' AND asked.status = 'approved' AND (
-                    SELECT count(*) FROM mark
-                    WHERE mark.tenant_id = asked.tenant_id AND mark.kind = 'undo' AND mark.name = asked.id
-                ) > 0
-        )
-        AND (
-            SELECT count(*) FROM mark
-            WHERE mark.tenant_id = step.tenant_id AND mark.kind = 'not_undone' AND mark.name = step.id
-        ) = 0
+                AND asked.kind = 'duplicate'
+            ORDER BY +asked.arrival DESC LIMIT 1
+        ), step.receipts = '[]')
 )
 
 -- Leases --------------------------------------------------------------------------------------------------------------

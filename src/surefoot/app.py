@@ -381,8 +381,8 @@ class Surefoot(Decisions, Views):
         await undo(self.context, row, self._start_performing)
         return row
 
-    async def _undo(self, action_id: str) -> None:
-        await undo(self.context, await self.store.action(self.tenant, action_id), self._start_performing)
+    async def _undo(self, action_id: str) -> bool:
+        return await undo(self.context, await self.store.action(self.tenant, action_id), self._start_performing)
 
     # Effects outside of an agent
 

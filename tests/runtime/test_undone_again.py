@@ -11,7 +11,7 @@ from surefoot import Absent, Approval, Found, Operation, Receipt, Surefoot, Tool
 from surefoot.agent import undoing
 from surefoot.agent.tools import Tool
 from surefoot.core.people import Decision
-from surefoot.errors import PerformFailed
+from surefoot.errors import OutcomeUnknown, PerformFailed
 from surefoot.runtime.deciding import decide_about
 
 
@@ -176,3 +176,27 @@ async def test_an_undoing_that_was_cancelled_is_begun_anew_by_a_later_decision_w
         await sf.approve(await _found(sf, "p2"), by="anna")
         await _done(sf)
     assert sorted(bank.undone) == ["p1", "p2"]
+
+
+async def test_a_key_whose_undoing_is_given_up_says_so(store_url: str) -> None:
+    """It said for ever that it had not begun, and nobody was asked about anything any more."""
+    bank = Bank()
+    pay, _ = bank.tools()
+
+    @tool(effect=effects.opaque)
+    async def give_back(op: Operation, payment: str) -> Receipt:
+        """Give it back; whether that was done nobody hears."""
+        raise effects.InDoubt("the connection broke")
+
+    pay = pay.using(compensate=lambda receipt: give_back.call(payment=str(receipt.resource_id)))
+    async with Surefoot(store_url, tools=[pay, give_back], worker=True, log=lambda line: None) as sf:
+        with pytest.raises(PerformFailed):
+            await sf.perform(pay.call(), key="81")
+        await sf.approve(await _found(sf, "p1"), by="ann")
+        async with asyncio.timeout(20):
+            while not (asked := await sf.actions(status="waiting")):
+                await sf.store.changed(sf.store.change_count(), 0.1)
+        await sf.resolve(asked[0].action.id, "give_up", by="ann")
+        with pytest.raises(OutcomeUnknown, match="given up"):
+            await sf.perform(pay.call(), key="81", timeout=20)
+    assert len(bank.sent) == 1

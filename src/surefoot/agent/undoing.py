@@ -18,7 +18,7 @@ from surefoot.agent.tools import ToolCall
 from surefoot.core.facts import NAME_CHARACTERS_MAX
 from surefoot.core.reconcile import UNDO_BY_HAND, UNDO_IT
 from surefoot.core.redact import safe_error
-from surefoot.core.state import ActionKind, ActionStatus, StepStatus
+from surefoot.core.state import ActionKind, ActionStatus, Resolution, StepStatus
 from surefoot.effects import Receipt
 from surefoot.errors import NotFound
 from surefoot.runtime.background import Background
@@ -68,15 +68,18 @@ async def compensations_of(ctx: Context, action: ActionRow) -> list[tuple[str, T
     return found
 
 
-async def undo(ctx: Context, action: ActionRow, begin: Begin) -> None:
-    """Begin what undoes the effects that the action is about. What cannot be begun here and now is left to workers."""
+async def undo(ctx: Context, action: ActionRow, begin: Begin) -> bool:
+    """Begin what undoes the effects that the action is about. What cannot be begun here and now is left to workers.
+
+    True where somebody has given up finding out whether it is undone.
+    """
     if action.action.kind is not ActionKind.duplicate or action.action.decision != "approve":
-        return
+        return False
     try:
         calls = await compensations_of(ctx, action)
         if calls is None:
             ctx.log(f"{action.action.id}: the code of {action.tool_name} is not here; a worker that has it undoes this")
-            return
+            return False
         ends = set[str]()
         for one in calls:
             if one is None:
@@ -90,7 +93,8 @@ async def undo(ctx: Context, action: ActionRow, begin: Begin) -> None:
                 await begin(call, key, by, action.action.id)
             ends.add(end)
         if not ends <= {"undone", "not_undone"}:
-            return
+            # It stays noted all the same: evidence may come late.
+            return "given_up" in ends
         if "not_undone" in ends:
             await ctx.store.mark(ctx.tenant_id, NOT_UNDONE, action.action.id, action.run_id)
             ctx.log(f"{action.action.id}: its effects are not undone: there is no call that could, or it has failed")
@@ -99,11 +103,12 @@ async def undo(ctx: Context, action: ActionRow, begin: Begin) -> None:
         # The decision is written down all the same, and the user's own function may raise anything.
         told = safe_error(problem, ctx.redactor)
         ctx.log(f"{action.action.id}: its effects are not undone yet ({told}); workers try again")
+    return False
 
 
 async def _end_of(
     ctx: Context, key: str, decided_at: float
-) -> Literal["not_begun", "under_way", "undone", "not_undone"]:
+) -> Literal["not_begun", "under_way", "given_up", "undone", "not_undone"]:
     """What the call has come to that undoes an effect; what had failed before this was decided is to be tried again."""
     holder = await ctx.store.key_owner(ctx.tenant_id, key)
     if holder is None:
@@ -112,6 +117,8 @@ async def _end_of(
     fate = await fate_of_failed(ctx, row)
     if row.step.status is StepStatus.succeeded or fate == "applied":
         return "undone"
+    if row.step.resolution is Resolution.given_up or fate == "given_up":
+        return "given_up"
     if fate != "nothing":
         return "under_way"
     return "not_begun" if row.created_at < decided_at else "not_undone"

@@ -37,8 +37,9 @@ async def no_child(run: Run, step: Step, arguments: Mapping[str, object], token:
     raise NotAllowed("no agent works on calls here", code="unknown_agent")
 
 
-async def undo_nothing(action_id: str) -> None:
+async def undo_nothing(action_id: str) -> bool:
     """Here nothing is known that undoes effects: another process does it."""
+    return False
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -59,8 +60,10 @@ class Context(msgspec.Struct, frozen=True):
     """Starts the run that works on a call, once, while the calling run's lease has that token; later it answers with
     the same run.
     """
-    undo: Callable[[str], Awaitable[None]] = undo_nothing
-    """Begins what undoes the effects that this question is about, where somebody has decided so; each once."""
+    undo: Callable[[str], Awaitable[bool]] = undo_nothing
+    """Begins what undoes the effects that this question is about, where somebody has decided so; each once. True where
+    somebody has given up finding out whether they are undone.
+    """
     patience: Patience = msgspec.field(default_factory=Patience)
     """How long this process has been asking for what it does not get."""
 

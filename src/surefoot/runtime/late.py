@@ -20,7 +20,7 @@ UNDO = "undo"
 they are undone."""
 NOT_UNDONE = "not_undone"
 """The same of those whose undoing has failed: what was to be undone stands."""
-Fate = Literal["nothing", "applied", "undecided"]
+Fate = Literal["nothing", "applied", "undecided", "given_up"]
 
 
 async def fate_of_failed(ctx: Context, row: StepRow) -> Fate | None:
@@ -39,9 +39,9 @@ async def fate_of_failed(ctx: Context, row: StepRow) -> Fate | None:
         return "undecided" if last.status is ActionStatus.waiting else "applied"
     if await ctx.store.marked(ctx.tenant_id, UNDO, last.id) is not None:
         # Whoever asks need not wait for a worker's next look, and there may be no worker at all.
-        await ctx.undo(last.id)
+        given_up = await ctx.undo(last.id)
         if await ctx.store.marked(ctx.tenant_id, UNDO, last.id) is not None:
-            return "undecided"
+            return "given_up" if given_up else "undecided"
     return "nothing" if await ctx.store.marked(ctx.tenant_id, NOT_UNDONE, last.id) is None else "applied"
 
 

@@ -248,7 +248,7 @@ def _settle_by(d: Draft, step: Step, owner: StepRow | None, fate: Fate | None) -
     elif fate == "nothing":
         text = "An earlier call under the same key failed; propose the call again."
         fail_step(d, step, "owner_failed", body=result_body(text, code="owner_failed"))
-    elif owner is None or owner.step.resolution is Resolution.given_up:
+    elif owner is None or owner.step.resolution is Resolution.given_up or fate == "given_up":
         # Whoever gave it up has closed the only question: nothing that this call could wait for would come.
         text = "Not executed: what became of an earlier call under the same key is not known, and nobody looks for it."
         fail_step(d, step, OWNER_GIVEN_UP, body=result_body(text, code=OWNER_GIVEN_UP))

@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from surefoot.store.sqlite import SqliteStore
+from tests.places import Place
 from tests.store.bench import Commits, ShiftedClock
 
 RAM = Path("/dev/shm")
@@ -21,6 +23,14 @@ def folder() -> Iterator[Path]:
     place = Path(tempfile.mkdtemp(prefix="surefoot-", dir=RAM if RAM.is_dir() else None))
     yield place
     shutil.rmtree(place)
+
+
+@pytest.fixture
+async def beside(place: Place) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+    """A connection of somebody else to the store on PostgreSQL, which does not go over the wire."""
+    made = await asyncpg.connect(place.url)
+    yield made
+    await made.close()
 
 
 class SqliteBench:

@@ -48,14 +48,6 @@ async def store(wire: Wire) -> AsyncIterator[PostgresStore]:
     await made.close()
 
 
-@pytest.fixture
-async def beside(place: Place) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
-    """A connection of somebody else, which does not go over the wire."""
-    made = await asyncpg.connect(place.url)
-    yield made
-    await made.close()
-
-
 async def locked(connection: asyncpg.Connection[asyncpg.Record], run_id: str) -> asyncpg.transaction.Transaction:
     """Somebody holds the run's row."""
     transaction = connection.transaction()

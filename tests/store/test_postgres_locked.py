@@ -27,13 +27,6 @@ async def store(place: Place) -> AsyncIterator[PostgresStore]:
     await made.close()
 
 
-@pytest.fixture
-async def beside(place: Place) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
-    made = await asyncpg.connect(place.url)
-    yield made
-    await made.close()
-
-
 @pytest.mark.parametrize("order", [(1, 2, 3), (2, 1, 3), (2, 3, 1)])
 async def test_decisions_about_other_runs_do_not_wait_for_it(
     store: PostgresStore, beside: asyncpg.Connection[asyncpg.Record], order: tuple[int, ...]

@@ -11,6 +11,7 @@ import pytest
 from surefoot.doors import SystemClock
 from surefoot.errors import StoreUnavailable
 from surefoot.store.postgres import PostgresStore, link
+from surefoot.store.postgres.statements import Shape, Statements
 from tests.places import Place
 from tests.store.build import TENANT, Story
 
@@ -25,6 +26,11 @@ async def store(place: Place) -> AsyncIterator[PostgresStore]:
     await made.open()
     yield made
     await made.close()
+
+
+def test_a_statement_waits_for_as_long_as_the_writer_counts_for_a_turn() -> None:
+    sql = Statements(of_door=False).batch(Shape(False, (("append_guard", 1),))).sql
+    assert f"set_config('lock_timeout', '{int(link.LOCK_SECONDS_ONCE * 1000)}', true)" in sql
 
 
 @pytest.mark.parametrize("order", [(1, 2, 3), (2, 1, 3), (2, 3, 1)])

@@ -338,7 +338,7 @@ async def test_a_run_that_cannot_be_set_aside_just_now_is_given_back(sim: Sim, m
         raise RuntimeError("a bug of ours")
 
     monkeypatch.setattr("surefoot.runtime.drive.settle_step", broken)
-    monkeypatch.setattr("surefoot.runtime.worker.DRIVES_FAILED_MAX", 1)
+    monkeypatch.setattr("surefoot.runtime.failures.DRIVES_FAILED_MAX", 1)
     agent = sim.agent([[("send", {})], "done"], send)
     async with sim.surefoot(agent, lease_seconds=LEASE_SECONDS) as sf:
         block, away = sf.store.block, [1]

@@ -7,16 +7,20 @@ import threading
 
 import pytest
 
-from surefoot import Absent, Agent, Operation, Receipt, Surefoot, effects, tool
+from surefoot import Absent, Agent, Found, Operation, Receipt, Surefoot, effects, tool
+from surefoot.core import policy
 from surefoot.core.state import Run, Step
 from surefoot.errors import StoreUnavailable
 from surefoot.runtime.doubt import settle_step
+from surefoot.runtime.failures import DRIVES_FAILED_MAX, STORE_PAUSE_SECONDS_MAX
 from surefoot.runtime.held import Held
 from surefoot.testing.model import FakeModel
 from tests.support import eventually
 
 LATER_SECONDS = 3.0
 """Longer than the pause behind a failed drive, the call's time-out and its settle time together."""
+OUTAGE_DRIVES = 2 * DRIVES_FAILED_MAX
+"""So many drives fail while the store is away: more than a bug may make fail."""
 
 
 async def test_a_thread_is_not_forgotten_where_a_look_at_its_run_fails(
@@ -109,3 +113,46 @@ async def _one_look_fails(sf: Surefoot, run_id: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sf.store, "load", away)
     sf.worker.drivers[run_id].poke()
     await asyncio.wait_for(failed.wait(), 20)
+
+
+async def test_a_run_goes_on_soon_behind_a_long_outage_of_the_store(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each drive of a long outage fails. That says nothing about the run: neither rests it long, nor is it set aside
+    by the first bug behind the outage.
+    """
+    pauses: list[float] = []
+    backoff, drives, away = policy.backoff, 0, True
+
+    def short(count: int, jitter: float, **bounds: float) -> float:
+        full_s = backoff(count, jitter, **bounds)
+        if away:
+            pauses.append(full_s)
+        return min(full_s, 0.005)
+
+    async def fails(held: Held, step: Step) -> list[str]:
+        nonlocal drives, away
+        drives += 1
+        if drives <= OUTAGE_DRIVES:
+            raise StoreUnavailable("the store is away for long")
+        away = False
+        if drives == OUTAGE_DRIVES + 1:
+            raise RuntimeError("a bug of ours")
+        return await settle_step(held, step)
+
+    async def find(op: Operation) -> Found:
+        return Found(Receipt(resource_id="p-1"))
+
+    @tool(effect=effects.lookup(find, settle=0.1))
+    async def pay(op: Operation) -> Receipt:
+        """Pay; the reply is lost."""
+        raise effects.InDoubt("the connection broke")
+
+    monkeypatch.setattr(policy, "backoff", short)
+    monkeypatch.setattr("surefoot.runtime.drive.settle_step", fails)
+    agent = Agent("clerk", FakeModel([[("pay", {})], "Paid."]), tools=[pay])
+    async with Surefoot(store_url, [agent], worker=True, log=lambda line: None) as sf:
+        run = await sf.start(agent, "Pay 81.")
+        run = await sf.wait(run.id, timeout=30)
+    assert run.status == "completed" and drives == OUTAGE_DRIVES + 2
+    assert len(pauses) >= OUTAGE_DRIVES and max(pauses) <= STORE_PAUSE_SECONDS_MAX

@@ -21,7 +21,7 @@ from surefoot import (
     waiters,
 )
 from surefoot.doctor import examine
-from surefoot.runtime import worker as worker_module
+from surefoot.runtime import failures as failures_module
 from surefoot.runtime.held import Held
 from surefoot.snapshot import RunSnapshot
 from surefoot.testing.model import FakeModel
@@ -126,7 +126,7 @@ async def test_a_run_whose_drive_fails_again_and_again_says_so(url: str, monkeyp
         drives += 1
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(worker_module, "FAILURE_PAUSE_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(failures_module, "FAILURE_PAUSE_SECONDS_MAX", 0.05)
     agent = Agent("a", FakeModel([[("doubtful", {})], "end"]), "", [doubtful])
     lines: list[str] = []
     with monkeypatch.context() as patch:
@@ -136,13 +136,13 @@ async def test_a_run_whose_drive_fails_again_and_again_says_so(url: str, monkeyp
             await eventually(lambda: "see surefoot doctor" in "\n".join(lines))
             blocked = await sf.snapshot(run.id)
             assert (blocked.status, blocked.error_code) == ("reconciling", "drive_failed")
-            assert drives == worker_module.DRIVES_FAILED_MAX
+            assert drives == failures_module.DRIVES_FAILED_MAX
             (finding,) = (await examine(sf.store, sf.tenant)).findings
             assert (finding.code, finding.run_id) == ("blocked", run.id)
             assert "drive_failed" in finding.text and "log" in finding.next
             with pytest.raises(errors.WaitTimeout):
                 await sf.wait(run.id, until=lambda s: s.version > blocked.version, timeout=1.0)
-            assert drives == worker_module.DRIVES_FAILED_MAX, "nobody tries it any more"
+            assert drives == failures_module.DRIVES_FAILED_MAX, "nobody tries it any more"
     async with Surefoot(url, [agent], worker=True, log=lines.append) as sf:  # mended
         run = await sf.wait(run.id, until=lambda s: bool(s.steps[-1].evidence), timeout=WAIT_SECONDS)
         assert run.error_code is None and (await examine(sf.store, sf.tenant)).findings == []

@@ -20,6 +20,7 @@ from surefoot.errors import NotFound, StoreError, SurefootError, Unreadable
 from surefoot.runtime.children import tell_parent
 from surefoot.runtime.context import Context
 from surefoot.runtime.drive import Driver
+from surefoot.runtime.failures import STORE_PAUSE_SECONDS_MAX, Failures, store_pause
 from surefoot.runtime.handle import Handle
 from surefoot.runtime.loop import Loop
 from surefoot.runtime.rounds import UNKNOWN_TOOL, UNREADABLE, Rounds
@@ -35,9 +36,6 @@ IDLE_POLL_SECONDS = 1.0
 STOP_GRACE_SECONDS = 10.0
 LATE_LOOK_FRACTION = 1 / 12
 """Of a lease: how often a worker looks for leases that end soon while a renewal gets no answer."""
-FAILURE_PAUSE_SECONDS_MAX = 60.0
-DRIVES_FAILED_MAX = 8
-"""Drives of one run that fail in a row, by a bug and not by the store, before the run is set aside."""
 
 LoopFactory = Callable[[Run], Loop | None]
 """The logic for a run, or None where the code of now does not know its agent."""
@@ -72,7 +70,7 @@ class Worker:
         self._claims = True
         self._tasks: list[asyncio.Task[None]] = []
         self._drives: dict[Driver, asyncio.Task[None]] = {}
-        self._failures: dict[str, int] = {}
+        self._failures = Failures()
         self._rounds = Rounds(ctx, self._wants, self.take, self.wake)
         self.unheard = Unheard(ctx, worker_id, self.drivers, self.look_after, self.wake)
         """Leases that this worker has won without being told of it."""
@@ -215,8 +213,8 @@ class Worker:
 
     async def _back_off(self, failures: int) -> None:
         """Wait, also where others write meanwhile: what they tell of is looked at, and is no reason to claim sooner."""
-        now = self.ctx.doors.clock.now
-        until = now().mono + policy.backoff(failures, self.ctx.doors.entropy.fraction(), base_s=0.1, max_s=5.0)
+        now, jitter = self.ctx.doors.clock.now, self.ctx.doors.entropy.fraction()
+        until = now().mono + policy.backoff(failures, jitter, base_s=0.1, max_s=STORE_PAUSE_SECONDS_MAX)
         while not self.stopping and (left := until - now().mono) > 0:
             self._wake.clear()
             await self._rest(self.ctx.store.foreign_count(), left)
@@ -335,7 +333,7 @@ class Worker:
         if failure is not None:
             await self._drive_failed(driver, failure)
             return
-        self._failures.pop(run_id, None)
+        self._failures.over(run_id)
         with contextlib.suppress(SurefootError):
             # Told in vain, or not at all: a worker's next round does it.
             self.wake(await tell_parent(self.ctx, driver.handle.run))
@@ -357,30 +355,29 @@ class Worker:
     async def _drive_failed(self, driver: Driver, failure: BaseException) -> None:
         """Nothing was decided that is not in the store: the next claim goes on from there, after a pause."""
         run_id, token = driver.handle.run.id, driver.handle.token
-        count = self._failures[run_id] = self._failures.get(run_id, 0) + 1
+        pause_s = self._failures.add(run_id, failure)
         name = failure.code if isinstance(failure, SurefootError) else type(failure).__name__
         self.ctx.log(f"run {run_id}: driving it failed ({name}: {self.ctx.redactor.text(str(failure))[:200]})")
         if token is None:
             return
         code = self._rounds.unreadable(run_id) if isinstance(failure, Unreadable) else None
-        if count >= DRIVES_FAILED_MAX and not isinstance(failure, StoreError):
-            # A bug that stays: the run says so, until a worker with other code starts.
+        if not isinstance(failure, StoreError) and self._failures.stay(run_id):
             code = "drive_failed"
         if code is not None:
             with contextlib.suppress(SurefootError):
                 await self.ctx.store.block(self.ctx.tenant_id, run_id, token, code)
-                self._failures.pop(run_id, None)
+                self._failures.over(run_id)
                 self.ctx.log(f"run {run_id}: not driven any more ({code}); see surefoot doctor")
                 return
-        await self._give_back(run_id, token, lambda: driver.held.lease_until, count)
+        await self._give_back(run_id, token, lambda: driver.held.lease_until, pause_s)
 
-    async def _give_back(self, run_id: str, token: int, until: Callable[[], float], failures: int = 0) -> None:
+    async def _give_back(self, run_id: str, token: int, until: Callable[[], float], pause_s: float = 0.0) -> None:
         """Give a lease back under which nothing goes on here, so that others need not wait for its end; after a pause
         where something failed. Tried until it has ended by itself.
         """
+        tries = 0
         while True:
-            if failures:
-                pause_s = policy.backoff(failures - 1, 0.5, base_s=0.2, max_s=FAILURE_PAUSE_SECONDS_MAX)
+            if pause_s:
                 await self.ctx.doors.clock.sleep(pause_s)
             try:
                 return await self.ctx.store.release(self.ctx.tenant_id, run_id, token)
@@ -388,7 +385,7 @@ class Worker:
                 self.ctx.log(f"run {run_id}: its lease is not given back yet ({problem}); trying again")
             if self.stopping or self.ctx.doors.clock.now().mono >= until():
                 return
-            failures += 1
+            pause_s, tries = store_pause(tries), tries + 1
 
     # Leases
 

@@ -12,7 +12,7 @@ from benchmarks.programs.lanes import POSTGRES
 if TYPE_CHECKING:
     import asyncpg
 
-TABLES = ("conversation", "message", "run", "step", "attempt", "pending_action", "event")
+TABLES = ("conversation", "message", "run", "step", "pending_action", "event")
 """What belongs to one run. The bytes of a request are found by what they are: all copies have the same."""
 DIGITS = 8
 """The end of an id, which a copy's number takes: digits are letters of ids."""

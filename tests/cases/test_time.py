@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from surefoot import Surefoot
+from surefoot.core.state import Attempt
 from surefoot.doors import Instant
 from surefoot.testing.clock import ManualClock
 from surefoot.testing.machine import Process
@@ -62,11 +63,11 @@ class Judge:
             return
         query = self._sim.place.query
         ((run_id, until, token),) = query("SELECT id, lease_until, lease_token FROM run ORDER BY id DESC LIMIT 1")
-        steps = str(run_id).replace("run_", "step_") + "%"
-        newest = f"SELECT token FROM attempt WHERE step_id LIKE '{steps}' ORDER BY started_at DESC, number DESC LIMIT 1"
-        ((sent,),) = query(newest)
-        assert isinstance(until, float) and isinstance(token, int) and isinstance(sent, int)
-        self._left = (self._sim.machine.clock.now().mono, until, token, sent)
+        tried = [str(row[0]) for row in query(f"SELECT attempts FROM step WHERE run_id = '{run_id}'")]
+        attempts = [one for text in tried for one in msgspec.json.decode(text, type=list[Attempt])]
+        newest = max(attempts, key=lambda one: (one.started.mono, one.number))
+        assert isinstance(until, float) and isinstance(token, int)
+        self._left = (self._sim.machine.clock.now().mono, until, token, newest.token)
 
     def received(self, entry: LogEntry) -> None:
         """A request has arrived, the last one that left."""

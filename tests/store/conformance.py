@@ -166,7 +166,6 @@ class Creating:
         assert await store.runs("b", status=None, agent=None, before=None, limit=10) == []
         assert await store.actions("b") == []
         assert await store.steps("b", run_id) == []
-        assert await store.attempts("b", step_id) == ()
         assert await store.run_ids("b") == []
         assert await store.versions("b", [run_id]) == {}
         assert await store.messages("b", story.run.conversation_id) == []
@@ -199,7 +198,6 @@ class Appending:
             (AttemptEnd.in_doubt, True),
             (AttemptEnd.applied, False),
         ]
-        assert await store.attempts(TENANT, story.step_id(1)) == row.step.attempts
         assert (await store.run(TENANT, story.run.id)).last_committed_sequence == 1
         recorded = await store.events(TENANT, story.run.id, 0, 100)
         assert [line.sequence for line in recorded] == list(range(1, story.run.event_sequence + 1))
@@ -293,7 +291,7 @@ class Appending:
         bench.clock.advance(20.0)
         with pytest.raises(LeaseLost):
             await store.append(intent)
-        assert await store.attempts(TENANT, story.step_id(1)) == ()
+        assert (await store.step(TENANT, story.step_id(1))).step.attempts == ()
         assert await store.renew(TENANT, {story.run.id: 1}, 30.0) == {}
 
     async def test_the_end_of_an_attempt_needs_the_token_only(self, bench: Bench) -> None:
@@ -325,11 +323,11 @@ class Appending:
             if number % 3 == 2 and answers[-1] is None:
                 # Both at once, and the intent came first: the cancel is decided again, and lists the call.
                 assert isinstance(answers[0], Conflict)
-                assert len(await store.attempts(TENANT, story.step_id(1))) == 1
+                assert len((await store.step(TENANT, story.step_id(1))).step.attempts) == 1
                 continue
             assert answers[0] is None or isinstance(answers[0], Conflict)
             assert isinstance(answers[-1], Conflict)
-            assert await store.attempts(TENANT, story.step_id(1)) == ()
+            assert (await store.step(TENANT, story.step_id(1))).step.attempts == ()
 
     async def test_nothing_is_sent_for_an_ended_run(self, bench: Bench) -> None:
         store = await bench.open()
@@ -338,7 +336,7 @@ class Appending:
         await story.append(ev.RunCancelled("ann"))
         with pytest.raises(RunEnded):
             await story.append(story.started(), needs_lease=True)
-        assert await store.attempts(TENANT, story.step_id(1)) == ()
+        assert (await store.step(TENANT, story.step_id(1))).step.attempts == ()
 
     async def test_an_approval_that_has_expired_carries_no_intent(self, bench: Bench) -> None:
         store = await bench.open()
@@ -956,7 +954,7 @@ class Watching:
         await young.complete()
         before = store.now().wall - 500.0
         counts = await store.prune(TENANT, before, blobs_before=before)
-        assert (counts["runs"], counts["steps"], counts["attempts"], counts["messages"]) == (1, 1, 1, 1)
+        assert (counts["runs"], counts["steps"], counts["messages"]) == (1, 1, 1)
         assert (counts["blobs"], counts["operation_keys"], counts["conversations"]) == (1, 1, 1)
         assert counts["events"] == old.run.event_sequence
         assert await store.run_ids(TENANT) == [names(n)[0] for n in (2, 3, 4)]

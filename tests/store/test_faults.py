@@ -107,8 +107,9 @@ DAMAGES = [
     "UPDATE step SET answered = 7",
     "UPDATE step SET resolution = 'perhaps'",
     "UPDATE step SET status = CAST(x'ff' AS TEXT)",
-    "UPDATE attempt SET ended_as = 'maybe'",
-    "DELETE FROM attempt",
+    'UPDATE step SET attempts = \'[{"number":1,"token":1,"end":"maybe"}]\'',
+    'UPDATE step SET attempts = replace(attempts, \'"number":1\', \'"numbr":1,"number":1\')',
+    "UPDATE step SET attempts = '[]'",
     "UPDATE run SET status = 'x'",
     "UPDATE run SET queued = 'null'",
     "UPDATE run SET limits = '{\"turns_may\":3}'",
@@ -179,7 +180,6 @@ async def test_findings_name_rows_without_their_parents(bench: SqliteBench) -> N
     await story.begin_step()
     for damage, finding in (
         ("DELETE FROM event WHERE version = 2", "lacks events"),
-        ("DELETE FROM attempt", "lacks attempts"),
         ("DELETE FROM run", "has no run"),
     ):
         _damage(bench.path, damage)

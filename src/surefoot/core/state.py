@@ -137,7 +137,7 @@ class Limits(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     cost_microdollars_max: int | None = None
 
 
-class Attempt(msgspec.Struct, frozen=True, gc=False):
+class Attempt(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """What one try may have done."""
 
     number: int

@@ -25,7 +25,7 @@ from surefoot.core.payloads import (
     StepView as StepView,
     TransientDrop as TransientDrop,
 )
-from surefoot.core.state import Action, Attempt, Instant, Run, Step
+from surefoot.core.state import Action, Instant, Run, Step
 from surefoot.store.access import AccessStore
 from surefoot.store.listed import Listed
 
@@ -325,10 +325,6 @@ class Store(AccessStore, Protocol):
 
     async def step_by_key(self, tenant_id: str, operation_key: str) -> StepRow | None:
         """The step that owns an operation key."""
-        ...
-
-    async def attempts(self, tenant_id: str, step_id: str) -> tuple[Attempt, ...]:
-        """A step's attempts."""
         ...
 
     async def evidence(self, tenant_id: str, run_id: str) -> list[EvidenceRow]:

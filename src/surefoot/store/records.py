@@ -72,37 +72,18 @@ def read_run_row(row: Row, run: Run) -> port.RunRow:
     return codec.convert(fields, port.RunRow, what)
 
 
-def read_attempts(rows: Iterable[Row]) -> dict[str, list[Attempt]]:
-    """Attempts by step id, in order."""
-    found: dict[str, list[Attempt]] = {}
-    for row in rows:
-        found.setdefault(str(row["step_id"]), []).append(read_attempt(row))
-    return found
-
-
-def read_attempt(row: Row) -> Attempt:
-    """One attempt."""
-    what = f"attempt {row['number']} of {row['step_id']}"
-    fields = {
-        **row,
-        "started": _instant(row, "started_at", "started_wall", what),
-        "ended": row["ended_at"],
-        "end": row["ended_as"],
-        "absent": _flag(row, "absent", what),
-    }
-    return codec.convert(fields, Attempt, what)
-
-
-def read_step(row: Row, attempts: Sequence[Attempt] | None) -> Step:
-    """One step. A step whose attempts are not all there is unreadable: nothing may be sent on it.
-
-    None: its attempts were not read.
-    """
+def read_attempts(row: Row) -> tuple[Attempt, ...]:
+    """A step's attempts. A step whose attempts are not all there is unreadable: nothing may be sent on it."""
     what = f"step {row['id']}"
-    if attempts is None:
-        attempts = ()
-    elif row["attempt"] != (attempts[-1].number if attempts else 0):
+    attempts = codec.decode_value(_str(row, "attempts", what), tuple[Attempt, ...], f"attempts of {what}")
+    if row["attempt"] != (attempts[-1].number if attempts else 0):
         raise Unreadable(f"{what} lacks attempts. Nothing is executed on it; run `surefoot doctor`")
+    return attempts
+
+
+def read_step(row: Row, *, tried: bool = True) -> Step:
+    """One step; without its attempts where they are not asked for."""
+    what = f"step {row['id']}"
     key = row["operation_key"]
     fields = {
         **row,
@@ -111,14 +92,14 @@ def read_step(row: Row, attempts: Sequence[Attempt] | None) -> Step:
         "receipts": () if row["receipts"] == "[]" else codec.decode_value(_str(row, "receipts", what), _TEXTS, what),
         "person_absent": _flag(row, "person_absent", what),
         "answered": _flag(row, "answered", what),
-        "attempts": tuple(attempts),
+        "attempts": read_attempts(row) if tried else (),
     }
     return codec.convert(fields, Step, what)
 
 
-def read_step_row(row: Row, attempts: Sequence[Attempt] | None) -> port.StepRow:
-    """One step with its views; `attempts` as of `read_step`."""
-    step = read_step(row, attempts)
+def read_step_row(row: Row, *, tried: bool = True) -> port.StepRow:
+    """One step with its views; `tried` as of `read_step`."""
+    step = read_step(row, tried=tried)
     what = f"step {step.id}"
     # Only what stands beside the step: a run is shown by as many of these as it has steps.
     beside = {name: row[name] for name in ("run_id", "conversation_id", "created_at", "updated_at")}
@@ -136,13 +117,11 @@ def _output(row: Row, what: str) -> bytes | None:
     return bytes(body["content"])
 
 
-def read_shown(
-    row: Row, steps: Iterable[Row], attempts: Iterable[Row], evidence: Iterable[Row], actions: Iterable[Row]
-) -> port.ShownRun:
-    """A run with everything that it is shown by; `attempts` are those of the steps that the run in memory keeps."""
-    tried, asked = read_attempts(attempts), [read_action_row(line) for line in actions]
+def read_shown(row: Row, steps: Iterable[Row], evidence: Iterable[Row], actions: Iterable[Row]) -> port.ShownRun:
+    """A run with everything that it is shown by; with attempts only those steps that a run in memory keeps."""
+    asked = [read_action_row(line) for line in actions]
     waiting = {one.action.step_id for one in asked if one.action.status is ActionStatus.waiting}
-    shown = [read_step_row(line, tried.get(str(line["id"]), ()) if _kept(line, waiting) else None) for line in steps]
+    shown = [read_step_row(line, tried=_kept(line, waiting)) for line in steps]
     run = forget_closed(read_run(row, [one.step for one in shown], [one.action for one in asked]))
     return port.ShownRun(read_run_row(row, run), shown, [read_evidence(line) for line in evidence], asked)
 

@@ -17,8 +17,6 @@ from surefoot.core.state import (
     Action,
     ActionKind,
     ActionStatus,
-    Attempt,
-    AttemptEnd,
     Instant,
     Limits,
     Resolution,
@@ -40,15 +38,14 @@ Keep = Callable[[bytes], str | bytes]
 
 _WORDS: dict[StrEnum, str] = {
     member: member.value
-    for kind in (StepType, StepStatus, RunStatus, ActionStatus, ActionKind, AttemptEnd, Resolution)
+    for kind in (StepType, StepStatus, RunStatus, ActionStatus, ActionKind, Resolution)
     for member in kind
 }
 """What members are bound as. A look into a table costs a third of what `member.value` does."""
 
 FLUSH_ORDER = (
-    "conversation_insert", "conversation_position", "step_insert", "step_update", "step_view", "attempt_insert",
-    "attempt_update", "action_insert", "action_update", "message_insert", "evidence_insert", "blob_drop_transient",
-    "blob_put", "event_insert",
+    "conversation_insert", "conversation_position", "step_insert", "step_update", "step_view", "action_insert",
+    "action_update", "message_insert", "evidence_insert", "blob_drop_transient", "blob_put", "event_insert",
 )  # fmt: skip
 """The queries that may wait until all guards of a batch were checked, and the order in which they then run."""
 
@@ -144,18 +141,6 @@ class _Builder:
             )  # fmt: skip
         else:
             self.add("step_update", *changing, self.run.tenant_id, step.id, self.run.id, step.sequence)
-        self._attempts(step, old.attempts if old is not None else ())
-
-    def _attempts(self, step: Step, old: tuple[Attempt, ...]) -> None:
-        if step.attempts is old:
-            return
-        for place, attempt in enumerate(step.attempts):
-            if place >= len(old):
-                values = (*_attempt_values(attempt, self.at.wall), self.run.tenant_id, step.id, attempt.number)
-                self.add("attempt_insert", *values, self.at.wall)
-            elif attempt is not old[place]:
-                values = (*_attempt_values(attempt, self.at.wall), self.run.tenant_id, step.id, attempt.number)
-                self.add("attempt_update", *values)
 
     def actions(self, before: Mapping[str, Action], payloads: _Payloads) -> None:
         for action in self.run.actions.values():
@@ -347,6 +332,7 @@ def _step_values(step: Step, run_id: str) -> Values:
         step.error_code, step.purpose, step.attempt, step.not_before, step.doubt_since, step.look_at, step.looks,
         step.sweep, int(step.person_absent), int(step.answered),
         codec.encode_value(step.receipts) if step.receipts else "[]",
+        codec.encode_value(step.attempts) if step.attempts else "[]",
     )  # fmt: skip
 
 
@@ -357,15 +343,7 @@ def _views(view: port.StepView | None, keep: Keep) -> Values:
     return (None if given is None else keep(given), None if made is None else keep(made))
 
 
-def _attempt_values(attempt: Attempt, wall: float) -> Values:
-    return (
-        attempt.token, attempt.account, attempt.key_id, attempt.started.mono, attempt.started.wall,
-        attempt.first_byte_before, attempt.last_byte_before, attempt.ended, _word(attempt.end), attempt.code,
-        int(attempt.absent), wall,
-    )  # fmt: skip
-
-
-def _word(member: AttemptEnd | Resolution | None) -> str | None:
+def _word(member: Resolution | None) -> str | None:
     return None if member is None else _WORDS[member]
 
 

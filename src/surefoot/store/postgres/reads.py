@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from surefoot.core.evolve import Recorded
-from surefoot.core.state import Action, Attempt, Run, Step
+from surefoot.core.state import Action, Run, Step
 from surefoot.errors import NotFound, Unreadable
 from surefoot.store import records
 from surefoot.store.listed import Listed, listed
@@ -32,7 +32,6 @@ class Loaded:
     def __init__(self, rows: Sequence[Row]) -> None:
         self.runs: list[Row] = []
         self._steps: defaultdict[object, list[Row]] = defaultdict(list)
-        self._attempts: defaultdict[object, list[Row]] = defaultdict(list)
         self._actions: defaultdict[object, dict[str, Row]] = defaultdict(dict)
         self._evidence: list[Row] = []
         for row in rows:
@@ -44,25 +43,21 @@ class Loaded:
                 self.runs.append(row)
             case "step":
                 self._steps[row["run_id"]].append(row)
-            case "attempt":
-                self._attempts[row["step_id"]].append(row)
             case "evidence":
                 self._evidence.append(row)
             case _:
                 # A question may come by two ways.
                 self._actions[row["run_id"]][str(row["id"])] = row
 
-    def steps(self, read: Callable[[Row, Sequence[Attempt]], T]) -> list[T]:
-        """All steps with their attempts, in the order of their sequences."""
+    def steps(self, read: Callable[[Row], T]) -> list[T]:
+        """All steps, in the order of their sequences."""
         steps = sorted(chain.from_iterable(self._steps.values()), key=itemgetter("run_id", "sequence"))
-        attempts = records.read_attempts(self._tried(steps))
-        return [read(row, attempts.get(str(row["id"]), ())) for row in steps]
+        return [read(row) for row in steps]
 
     def run(self, row: Row) -> Run:
         """One of the runs with what belongs to it; raises Unreadable for a damaged row of its own only."""
         mine, asked = self._of(row)
-        attempts = records.read_attempts(self._tried(mine))
-        steps: list[Step] = [records.read_step(step, attempts.get(str(step["id"]), ())) for step in mine]
+        steps: list[Step] = [records.read_step(step) for step in mine]
         actions: list[Action] = [records.read_action(action) for action in asked]
         return records.read_run(row, steps, actions)
 
@@ -70,7 +65,7 @@ class Loaded:
         """The only run there is, with everything."""
         steps, asked = self._of(row)
         evidence = sorted(self._evidence, key=itemgetter("arrival"))
-        return records.read_shown(row, steps, self._tried(steps), evidence, asked)
+        return records.read_shown(row, steps, evidence, asked)
 
     def has_step(self, step_id: str) -> bool:
         """Whether that step is among them."""
@@ -80,12 +75,6 @@ class Loaded:
         """A run's steps and actions, in order."""
         steps = sorted(self._steps[row["id"]], key=itemgetter("sequence"))
         return steps, sorted(self._actions[row["id"]].values(), key=itemgetter("arrival", "id"))
-
-    def _tried(self, steps: Sequence[Row]) -> list[Row]:
-        """The attempts of these steps, in order."""
-        return sorted(
-            chain.from_iterable(self._attempts[step["id"]] for step in steps), key=itemgetter("step_id", "number")
-        )
 
 
 class PostgresReads:
@@ -164,11 +153,6 @@ class PostgresReads:
         params = {"tenant_id": tenant_id, "operation_key": operation_key, "step_id": operation_key.rpartition(":")[2]}
         found = await self._steps("step_by_operation_key", params)
         return found[0] if found else None
-
-    async def attempts(self, tenant_id: str, step_id: str) -> tuple[Attempt, ...]:
-        """A step's attempts."""
-        rows = await self._all("attempts_of_step", {"tenant_id": tenant_id, "step_id": step_id})
-        return tuple(records.read_attempt(row) for row in rows)
 
     async def evidence(self, tenant_id: str, run_id: str) -> list[EvidenceRow]:
         """All evidence of a run, oldest first."""

@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import TypeVar
 
 from surefoot.core.evolve import Recorded
-from surefoot.core.state import Attempt, Run, Step
+from surefoot.core.state import Run, Step
 from surefoot.doors import Clock
 from surefoot.errors import NotFound, Unreadable
 from surefoot.store import records
@@ -55,7 +55,7 @@ class SqliteReads:
     async def shown(self, tenant_id: str, run_id: str) -> ShownRun:
         """A run with all its steps, evidence and actions, in order. Raises NotFound."""
         params = {"tenant_id": tenant_id, "run_id": run_id, "status": None, "after": None, "limit": -1}
-        parts = ("steps_all", "attempts_kept", "evidence_of_run", "actions_of_run")
+        parts = ("steps_all", "evidence_of_run", "actions_of_run")
 
         def read() -> ShownRun:
             row = self._run_row(tenant_id, run_id)
@@ -91,11 +91,7 @@ class SqliteReads:
         params = {"tenant_id": tenant_id, "run_id": run_id}
 
         def read() -> list[StepRow]:
-            attempts = records.read_attempts(self._file.each("attempts_all", params))
-            return [
-                records.read_step_row(row, attempts.get(str(row["id"]), ()))
-                for row in self._file.each("steps_all", params)
-            ]
+            return [records.read_step_row(row) for row in self._file.each("steps_all", params)]
 
         return await self._read(read)
 
@@ -110,10 +106,6 @@ class SqliteReads:
         """The step that owns an operation key."""
         params = {"tenant_id": tenant_id, "operation_key": operation_key, "step_id": operation_key.rpartition(":")[2]}
         return await self._step_row("step_by_operation_key", params)
-
-    async def attempts(self, tenant_id: str, step_id: str) -> tuple[Attempt, ...]:
-        """A step's attempts."""
-        return await self._read(lambda: self._attempts(tenant_id, step_id))
 
     async def evidence(self, tenant_id: str, run_id: str) -> list[EvidenceRow]:
         """All evidence of a run, oldest first."""
@@ -203,7 +195,7 @@ class SqliteReads:
 
         def read() -> list[StepRow]:
             rows = self._file.all("steps_acted", params)
-            return [records.read_step_row(row, self._attempts(tenant_id, str(row["id"]))) for row in rows]
+            return [records.read_step_row(row) for row in rows]
 
         return await self._read(read)
 
@@ -234,15 +226,9 @@ class SqliteReads:
     async def _step_row(self, query: str, params: Mapping[str, object]) -> StepRow | None:
         def read() -> StepRow | None:
             row = self._file.one(query, params)
-            if row is None:
-                return None
-            return records.read_step_row(row, self._attempts(str(row["tenant_id"]), str(row["id"])))
+            return None if row is None else records.read_step_row(row)
 
         return await self._read(read)
-
-    def _attempts(self, tenant_id: str, step_id: str) -> tuple[Attempt, ...]:
-        rows = self._file.all("attempts_of_step", {"tenant_id": tenant_id, "step_id": step_id})
-        return tuple(records.read_attempt(row) for row in rows)
 
     def _run_row(self, tenant_id: str, run_id: str) -> Row:
         row = self._file.one("run_get", {"tenant_id": tenant_id, "run_id": run_id})
@@ -271,16 +257,11 @@ class SqliteReads:
 
     def _kept_steps(self, params: Mapping[str, object]) -> list[Step]:
         """What `forget_closed` keeps: the live steps, and closed ones about which a person is asked."""
-        attempts = records.read_attempts(self._file.all("attempts_live", params))
-        live = self._file.all("steps_live", params)
-        steps = [records.read_step(line, attempts.get(str(line["id"]), ())) for line in live]
-        closed = self._file.all("steps_asked", params)
-        return steps + [
-            records.read_step(line, self._attempts(str(line["tenant_id"]), str(line["id"]))) for line in closed
-        ]
+        lines = self._file.all("steps_live", params) + self._file.all("steps_asked", params)
+        return [records.read_step(line) for line in lines]
 
     def _closed_step(self, tenant_id: str, run_id: str, step_id: str) -> Step:
         line = self._file.one("step_get", {"tenant_id": tenant_id, "step_id": step_id})
         if line is None or line["run_id"] != run_id:
             raise NotFound(f"no step {step_id} in {run_id}")
-        return records.read_step(line, self._attempts(tenant_id, step_id))
+        return records.read_step(line)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 
-from surefoot.core.state import Instant
-from surefoot.errors import StoreError
+from msgspec.structs import replace
+
+from surefoot.core import codec
+from surefoot.core.state import Attempt, Instant
+from surefoot.errors import StoreError, Unreadable
 from surefoot.store.port import ANOTHER_BOOT_MONO
+from surefoot.store.records import read_attempts
 from surefoot.store.sqlite.file import SqliteFile
 from surefoot.store.sqlite.writer import Transaction
 
 RUNS_A_TRANSACTION = 50
 _OF_A_RUN = {
-    "attempts": "prune_attempts",
     "operation_keys": "prune_keys",
     "steps": "prune_steps",
     "actions": "prune_actions",
@@ -46,12 +50,28 @@ def another_boot(file: SqliteFile, boot_id: str, now: Instant) -> bool:
     file.run("boot_leases")
     file.run("boot_runs", {"now": now.mono})
     file.run("boot_run_starts", {"now": now.mono, "wall": now.wall})
-    file.run("boot_attempts", {"now": now.mono, "another_boot": ANOTHER_BOOT_MONO})
+    for row in file.rough("boot_tried", {}):
+        # What cannot be read stays as it is: nothing is executed on it.
+        with contextlib.suppress(Unreadable):
+            attempts = [_since_boot(attempt, now.mono) for attempt in read_attempts(row)]
+            names = {name: row[name] for name in ("tenant_id", "id", "run_id", "sequence")}
+            file.run("boot_attempts", {**names, "attempts": codec.encode_value(attempts)})
     file.run("boot_steps", {"now": now.mono})
     file.run("boot_throttles", {"now": now.mono})
     file.run("boot_throttle_shares")
     file.run("boot_workers", {"boot_id": boot_id})
     return True
+
+
+def _since_boot(attempt: Attempt, now: float) -> Attempt:
+    ended = None if attempt.ended is None else min(attempt.ended, now)
+    return replace(
+        attempt,
+        started=Instant(ANOTHER_BOOT_MONO, attempt.started.wall),
+        first_byte_before=min(attempt.first_byte_before, now),
+        last_byte_before=now if attempt.possibly_sent else min(attempt.last_byte_before, now),
+        ended=now if attempt.possibly_sent else ended,
+    )
 
 
 def integrity(file: SqliteFile) -> list[str]:

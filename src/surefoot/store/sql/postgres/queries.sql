@@ -240,23 +240,23 @@ WHERE conversation.tenant_id = :tenant_id AND conversation.id = :conversation_id
 INSERT INTO step (
     status, rules, tool_name, tool_version, call_id, position, operation_key, input_hash, input_ref, target, credential,
     account, owner_step_id, action_id, external_resource_id, resource_url, resolution, error_code, purpose, attempt,
-    not_before, doubt_since, look_at, looks, sweep, person_absent, answered, receipts, safe_input, safe_output, updated_at,
-    tenant_id, id, run_id, conversation_id, sequence, type, identity_hash, created_at
+    not_before, doubt_since, look_at, looks, sweep, person_absent, answered, receipts, attempts, safe_input, safe_output,
+    updated_at, tenant_id, id, run_id, conversation_id, sequence, type, identity_hash, created_at
 )
 SELECT
     new.status, new.rules, new.tool_name, new.tool_version, new.call_id, new.position, new.operation_key, new.input_hash,
     new.input_ref, new.target, new.credential, new.account, new.owner_step_id, new.action_id, new.external_resource_id,
     new.resource_url, new.resolution, new.error_code, new.purpose, new.attempt, new.not_before, new.doubt_since,
-    new.look_at, new.looks, new.sweep, new.person_absent, new.answered, new.receipts, new.safe_input, new.safe_output,
-    new.updated_at, new.tenant_id, new.id, new.run_id, new.conversation_id, new.sequence, new.type, new.identity_hash,
+    new.look_at, new.looks, new.sweep, new.person_absent, new.answered, new.receipts, new.attempts, new.safe_input,
+    new.safe_output, new.updated_at, new.tenant_id, new.id, new.run_id, new.conversation_id, new.sequence, new.type, new.identity_hash,
     new.created_at
 FROM rows AS new (
     status text, rules text, tool_name text, tool_version text, call_id text, position bigint, operation_key text,
     input_hash text, input_ref text, target text, credential text, account text, owner_step_id text, action_id text,
     external_resource_id text, resource_url text, resolution text, error_code text, purpose text, attempt bigint,
     not_before float8, doubt_since float8, look_at float8, looks bigint, sweep bigint, person_absent bigint,
-    answered bigint, receipts text, safe_input text, safe_output text, updated_at float8, tenant_id text, id text,
-    run_id text, conversation_id text, sequence bigint, type text, identity_hash text, created_at float8
+    answered bigint, receipts text, attempts text, safe_input text, safe_output text, updated_at float8, tenant_id text,
+    id text, run_id text, conversation_id text, sequence bigint, type text, identity_hash text, created_at float8
 ) JOIN won USING (ord)
 
 -- name: step_update
@@ -271,15 +271,15 @@ UPDATE step SET
     resource_url = new.resource_url, resolution = new.resolution, error_code = new.error_code, purpose = new.purpose,
     attempt = new.attempt, not_before = new.not_before, doubt_since = new.doubt_since, look_at = new.look_at,
     looks = new.looks, sweep = new.sweep, person_absent = new.person_absent, answered = new.answered,
-    receipts = new.receipts, safe_input = coalesce(new.safe_input, step.safe_input),
+    receipts = new.receipts, attempts = new.attempts, safe_input = coalesce(new.safe_input, step.safe_input),
     safe_output = coalesce(new.safe_output, step.safe_output), updated_at = new.updated_at
 FROM rows AS new (
     status text, rules text, tool_name text, tool_version text, call_id text, position bigint, operation_key text,
     input_hash text, input_ref text, target text, credential text, account text, owner_step_id text, action_id text,
     external_resource_id text, resource_url text, resolution text, error_code text, purpose text, attempt bigint,
     not_before float8, doubt_since float8, look_at float8, looks bigint, sweep bigint, person_absent bigint,
-    answered bigint, receipts text, safe_input text, safe_output text, updated_at float8, tenant_id text, id text,
-    run_id text, sequence bigint
+    answered bigint, receipts text, attempts text, safe_input text, safe_output text, updated_at float8, tenant_id text,
+    id text, run_id text, sequence bigint
 ) JOIN won USING (ord)
 WHERE step.tenant_id = new.tenant_id AND step.id = new.id
     AND step.run_id = new.run_id AND step.sequence = new.sequence
@@ -292,35 +292,6 @@ UPDATE step SET
 FROM rows AS new (safe_input text, safe_output text, updated_at float8, tenant_id text, id text, run_id text)
 JOIN won USING (ord)
 WHERE step.tenant_id = new.tenant_id AND step.id = new.id AND step.run_id = new.run_id
-
--- name: attempt_insert
--- New attempts.
-INSERT INTO attempt (
-    token, account, key_id, started_at, started_wall, first_byte_before, last_byte_before, ended_at, ended_as, code,
-    absent, updated_at, tenant_id, step_id, number, created_at
-)
-SELECT
-    new.token, new.account, new.key_id, new.started_at, new.started_wall, new.first_byte_before, new.last_byte_before,
-    new.ended_at, new.ended_as, new.code, new.absent, new.updated_at, new.tenant_id, new.step_id, new.number,
-    new.created_at
-FROM rows AS new (
-    token bigint, account text, key_id text, started_at float8, started_wall float8, first_byte_before float8,
-    last_byte_before float8, ended_at float8, ended_as text, code text, absent bigint, updated_at float8,
-    tenant_id text, step_id text, number bigint, created_at float8
-) JOIN won USING (ord)
-
--- name: attempt_update
--- What became known of an attempt. Guard: the run's append_guard.
-UPDATE attempt SET
-    token = new.token, account = new.account, key_id = new.key_id, started_at = new.started_at,
-    started_wall = new.started_wall, first_byte_before = new.first_byte_before, last_byte_before = new.last_byte_before,
-    ended_at = new.ended_at, ended_as = new.ended_as, code = new.code, absent = new.absent, updated_at = new.updated_at
-FROM rows AS new (
-    token bigint, account text, key_id text, started_at float8, started_wall float8, first_byte_before float8,
-    last_byte_before float8, ended_at float8, ended_as text, code text, absent bigint, updated_at float8,
-    tenant_id text, step_id text, number bigint
-) JOIN won USING (ord)
-WHERE attempt.tenant_id = new.tenant_id AND attempt.step_id = new.step_id AND attempt.number = new.number
 
 -- name: action_insert
 -- Questions to a person, behind all that were written before.
@@ -784,8 +755,6 @@ WITH chosen AS ({chosen}), asked AS (
 )
 SELECT 'run' AS record, row_to_json(chosen)::text AS data FROM chosen
 UNION ALL SELECT 'step', row_to_json(kept)::text FROM kept
-UNION ALL SELECT 'attempt', row_to_json(tried)::text FROM kept
-    JOIN attempt AS tried ON tried.tenant_id = kept.tenant_id AND tried.step_id = kept.id
 UNION ALL SELECT 'action', row_to_json(asked)::text FROM asked
 UNION ALL SELECT 'action', row_to_json(pending_action)::text FROM kept
     JOIN pending_action ON pending_action.tenant_id = kept.tenant_id AND pending_action.id = kept.action_id
@@ -795,8 +764,7 @@ UNION ALL SELECT 'action', row_to_json(pending_action)::text FROM chosen
         AND pending_action.step_id = :step_id
 
 -- name: run_shown
--- A run with all its steps, actions and evidence, and the attempts of the steps that a run in memory holds; each row as
--- JSON, `told` as in load_steps. One state of the database.
+-- A run with all its steps, actions and evidence; each row as JSON, `told` as in load_steps. One state of the database.
 WITH chosen AS (
     SELECT * FROM run WHERE tenant_id = :tenant_id AND id = :run_id
 ), shown AS (
@@ -809,21 +777,15 @@ WITH chosen AS (
     SELECT pending_action.*, shown.tool_name FROM chosen
     JOIN pending_action ON pending_action.tenant_id = chosen.tenant_id AND pending_action.run_id = chosen.id
     LEFT JOIN shown ON shown.tenant_id = pending_action.tenant_id AND shown.id = pending_action.step_id
-), names AS (
-    SELECT tenant_id, id FROM shown WHERE status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL
-    UNION SELECT tenant_id, step_id FROM asked WHERE status = 'waiting'
 )
 SELECT 'run' AS record, row_to_json(chosen)::text AS data FROM chosen
 UNION ALL SELECT 'step', row_to_json(shown)::text FROM shown
-UNION ALL SELECT 'attempt', row_to_json(tried)::text FROM names
-    JOIN attempt AS tried ON tried.tenant_id = names.tenant_id AND tried.step_id = names.id
 UNION ALL SELECT 'action', row_to_json(asked)::text FROM asked
 UNION ALL SELECT 'evidence', row_to_json(evidence)::text FROM chosen
     JOIN evidence ON evidence.tenant_id = chosen.tenant_id AND evidence.run_id = chosen.id
 
 -- name: load_steps
--- Steps with their attempts; each row as JSON. `told`: the result that the model was told, where the view of the output is
--- that.
+-- Steps; each row as JSON. `told`: the result that the model was told, where the view of the output is that.
 WITH chosen AS ({chosen}), shown AS (
     SELECT chosen.*, CASE WHEN chosen.safe_output = '' THEN (
         SELECT message.body FROM message WHERE message.tenant_id = chosen.tenant_id
@@ -831,8 +793,6 @@ WITH chosen AS ({chosen}), shown AS (
     ) END AS told FROM chosen
 )
 SELECT 'step' AS record, row_to_json(shown)::text AS data FROM shown
-UNION ALL SELECT 'attempt', row_to_json(tried)::text FROM chosen
-    JOIN attempt AS tried ON tried.tenant_id = chosen.tenant_id AND tried.step_id = chosen.id
 
 -- name: run_versions
 -- The versions of some runs.
@@ -849,10 +809,6 @@ SELECT * FROM step WHERE tenant_id = :tenant_id AND run_id = :run_id
 -- name: step_get
 -- One step.
 SELECT * FROM step WHERE tenant_id = :tenant_id AND id = :step_id
-
--- name: attempts_of_step
--- Its attempts.
-SELECT * FROM attempt WHERE tenant_id = :tenant_id AND step_id = :step_id ORDER BY number
 
 -- name: step_by_operation_key
 -- The step that owns a key: the holder of a business key, else the step whose id the key ends with.
@@ -1237,12 +1193,6 @@ SELECT pg_notify(:channel, :payload) FROM (
 SELECT 'step ' || id || ' has no run' AS finding FROM step
 WHERE NOT EXISTS (SELECT 1 FROM run WHERE run.tenant_id = step.tenant_id AND run.id = step.run_id)
 UNION ALL
-SELECT 'attempt ' || number || ' of ' || step_id || ' has no step' FROM attempt
-WHERE NOT EXISTS (SELECT 1 FROM step WHERE step.tenant_id = attempt.tenant_id AND step.id = attempt.step_id)
-UNION ALL
-SELECT 'step ' || id || ' lacks attempts' FROM step
-WHERE attempt <> (SELECT count(*) FROM attempt WHERE attempt.tenant_id = step.tenant_id AND attempt.step_id = step.id)
-UNION ALL
 SELECT 'action ' || id || ' has no run' FROM pending_action
 WHERE NOT EXISTS (SELECT 1 FROM run WHERE run.tenant_id = pending_action.tenant_id AND run.id = pending_action.run_id)
 UNION ALL
@@ -1288,12 +1238,7 @@ ORDER BY run.id LIMIT :limit FOR UPDATE OF run SKIP LOCKED
 
 -- name: prune_runs
 -- These runs with all that belongs to them, as (record, count). Guard: prunable_runs has locked them in this transaction.
-WITH attempts AS (
-    DELETE FROM attempt USING step
-    WHERE attempt.tenant_id = :tenant_id AND step.tenant_id = :tenant_id AND step.run_id = ANY(:run_ids::text[])
-        AND attempt.step_id = step.id
-    RETURNING 1
-), operation_keys AS (
+WITH operation_keys AS (
     DELETE FROM operation_key USING step
     WHERE operation_key.tenant_id = :tenant_id AND operation_key.run_id = ANY(:run_ids::text[])
         AND step.tenant_id = operation_key.tenant_id AND step.run_id = operation_key.run_id
@@ -1312,8 +1257,7 @@ WITH attempts AS (
 ), runs AS (
     DELETE FROM run WHERE tenant_id = :tenant_id AND id = ANY(:run_ids::text[]) RETURNING 1
 )
-SELECT 'attempts' AS record, count(*) AS count FROM attempts
-UNION ALL SELECT 'operation_keys', count(*) FROM operation_keys
+SELECT 'operation_keys' AS record, count(*) AS count FROM operation_keys
 UNION ALL SELECT 'steps', count(*) FROM steps
 UNION ALL SELECT 'actions', count(*) FROM actions
 UNION ALL SELECT 'evidence', count(*) FROM pieces

@@ -110,20 +110,15 @@ UPDATE run SET ready_at = :now WHERE ready_at IS NOT NULL
 UPDATE run SET started_mono = :now - max(0.0, :wall - started_wall)
 WHERE status <> 'completed' AND status <> 'failed' AND status <> 'cancelled'
 
+-- name: boot_tried
+-- The open steps that were tried.
+SELECT tenant_id, id, run_id, sequence, attempt, attempts FROM step INDEXED BY step_live
+WHERE (status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL) AND attempt > 0
+
 -- name: boot_attempts
--- Settle starts anew: every attempt that may have acted counts as ended now. :another_boot stands for the start, so that a
--- finite key lifetime counts as over.
-UPDATE attempt SET
-    started_at = :another_boot,
-    first_byte_before = min(first_byte_before, :now),
-    last_byte_before = CASE WHEN absent = 0 AND ended_as IS NOT 'not_sent' AND ended_as IS NOT 'refused' THEN :now
-        ELSE min(last_byte_before, :now) END,
-    ended_at = CASE WHEN absent = 0 AND ended_as IS NOT 'not_sent' AND ended_as IS NOT 'refused' THEN :now
-        ELSE min(ended_at, :now) END
-WHERE (tenant_id, step_id) IN (
-    SELECT step.tenant_id, step.id FROM step INDEXED BY step_live
-    WHERE step.status NOT IN ('succeeded', 'failed') OR step.look_at IS NOT NULL
-)
+-- Their attempts, in this boot's time.
+UPDATE step SET attempts = :attempts
+WHERE tenant_id = :tenant_id AND id = :id AND run_id = :run_id AND sequence = :sequence
 
 -- name: boot_steps
 -- Looks and back-off of open work are due now; how long a doubt lasts is counted from now.
@@ -258,9 +253,11 @@ WHERE conversation.tenant_id = :tenant_id AND conversation.id = :conversation_id
 INSERT INTO step (
     status, rules, tool_name, tool_version, call_id, position, operation_key, input_hash, input_ref, target, credential,
     account, owner_step_id, action_id, external_resource_id, resource_url, resolution, error_code, purpose, attempt,
-    not_before, doubt_since, look_at, looks, sweep, person_absent, answered, receipts, safe_input, safe_output, updated_at,
-    tenant_id, id, run_id, conversation_id, sequence, type, identity_hash, created_at
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    not_before, doubt_since, look_at, looks, sweep, person_absent, answered, receipts, attempts, safe_input, safe_output,
+    updated_at, tenant_id, id, run_id, conversation_id, sequence, type, identity_hash, created_at
+) VALUES (
+    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+)
 
 -- name: step_update
 -- The only query that changes a step's status. Guard: the run's append_guard. Keys are not touched, so that the unique
@@ -269,7 +266,7 @@ UPDATE step SET
     status = ?, rules = ?, tool_name = ?, tool_version = ?, call_id = ?, position = ?, operation_key = ?, input_hash = ?,
     input_ref = ?, target = ?, credential = ?, account = ?, owner_step_id = ?, action_id = ?, external_resource_id = ?,
     resource_url = ?, resolution = ?, error_code = ?, purpose = ?, attempt = ?, not_before = ?, doubt_since = ?, look_at = ?,
-    looks = ?, sweep = ?, person_absent = ?, answered = ?, receipts = ?, safe_input = coalesce(?, safe_input),
+    looks = ?, sweep = ?, person_absent = ?, answered = ?, receipts = ?, attempts = ?, safe_input = coalesce(?, safe_input),
     safe_output = coalesce(?, safe_output), updated_at = ?
 WHERE tenant_id = ? AND id = ? AND run_id = ? AND sequence = ?
 
@@ -277,20 +274,6 @@ WHERE tenant_id = ? AND id = ? AND run_id = ? AND sequence = ?
 -- Views of a step that did not change. Guard: the run's append_guard.
 UPDATE step SET safe_input = coalesce(?, safe_input), safe_output = coalesce(?, safe_output), updated_at = ?
 WHERE tenant_id = ? AND id = ? AND run_id = ?
-
--- name: attempt_insert
--- A new attempt.
-INSERT INTO attempt (
-    token, account, key_id, started_at, started_wall, first_byte_before, last_byte_before, ended_at, ended_as, code,
-    absent, updated_at, tenant_id, step_id, number, created_at
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-
--- name: attempt_update
--- What became known of an attempt. Guard: the run's append_guard.
-UPDATE attempt SET
-    token = ?, account = ?, key_id = ?, started_at = ?, started_wall = ?, first_byte_before = ?, last_byte_before = ?,
-    ended_at = ?, ended_as = ?, code = ?, absent = ?, updated_at = ?
-WHERE tenant_id = ? AND step_id = ? AND number = ?
 
 -- name: action_insert
 -- A question to a person.
@@ -590,26 +573,6 @@ SELECT * FROM step INDEXED BY step_live
 WHERE tenant_id = :tenant_id AND run_id = :run_id AND (status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL)
 ORDER BY sequence
 
--- name: attempts_live
--- The attempts of these steps. CROSS JOIN keeps SQLite from reading the attempts of all runs first.
-SELECT attempt.* FROM step INDEXED BY step_live
-CROSS JOIN attempt ON attempt.tenant_id = step.tenant_id AND attempt.step_id = step.id
-WHERE step.tenant_id = :tenant_id AND step.run_id = :run_id
-    AND (step.status NOT IN ('succeeded', 'failed') OR step.look_at IS NOT NULL)
-ORDER BY step.sequence, attempt.number
-
--- name: attempts_kept
--- The attempts of these steps, and of those about which a person is asked.
-SELECT attempt.* FROM step INDEXED BY step_live
-CROSS JOIN attempt ON attempt.tenant_id = step.tenant_id AND attempt.step_id = step.id
-WHERE step.tenant_id = :tenant_id AND step.run_id = :run_id
-    AND (step.status NOT IN ('succeeded', 'failed') OR step.look_at IS NOT NULL)
-UNION
-SELECT attempt.* FROM pending_action
-CROSS JOIN attempt ON attempt.tenant_id = pending_action.tenant_id AND attempt.step_id = pending_action.step_id
-WHERE pending_action.tenant_id = :tenant_id AND pending_action.run_id = :run_id AND pending_action.status = 'waiting'
-ORDER BY step_id, number
-
 -- name: steps_asked
 -- Closed steps of a run about which a person is asked: a run in memory keeps them too.
 SELECT * FROM step
@@ -628,13 +591,6 @@ SELECT *, CASE WHEN safe_output = '' THEN (
 ) END AS told
 FROM step WHERE tenant_id = :tenant_id AND run_id = :run_id ORDER BY sequence
 
--- name: attempts_all
--- All attempts of a run.
-SELECT attempt.* FROM step
-CROSS JOIN attempt ON attempt.tenant_id = step.tenant_id AND attempt.step_id = step.id
-WHERE step.tenant_id = :tenant_id AND step.run_id = :run_id
-ORDER BY step.sequence, attempt.number
-
 -- name: step_get
 -- One step.
 SELECT *, CASE WHEN safe_output = '' THEN (
@@ -642,10 +598,6 @@ SELECT *, CASE WHEN safe_output = '' THEN (
     WHERE message.tenant_id = step.tenant_id AND message.call_id = step.call_id AND message.role = 'tool_result'
 ) END AS told
 FROM step WHERE tenant_id = :tenant_id AND id = :step_id
-
--- name: attempts_of_step
--- Its attempts.
-SELECT * FROM attempt WHERE tenant_id = :tenant_id AND step_id = :step_id ORDER BY number
 
 -- name: step_by_operation_key
 -- The step that owns a key: the holder of a business key, else the step whose id the key ends with.
@@ -1013,12 +965,6 @@ PRAGMA quick_check
 SELECT 'step ' || id || ' has no run' AS finding FROM step
 WHERE NOT EXISTS (SELECT 1 FROM run WHERE run.tenant_id = step.tenant_id AND run.id = step.run_id)
 UNION ALL
-SELECT 'attempt ' || number || ' of ' || step_id || ' has no step' FROM attempt
-WHERE NOT EXISTS (SELECT 1 FROM step WHERE step.tenant_id = attempt.tenant_id AND step.id = attempt.step_id)
-UNION ALL
-SELECT 'step ' || id || ' lacks attempts' FROM step
-WHERE attempt <> (SELECT count(*) FROM attempt WHERE attempt.tenant_id = step.tenant_id AND attempt.step_id = step.id)
-UNION ALL
 SELECT 'action ' || id || ' has no run' FROM pending_action
 WHERE NOT EXISTS (SELECT 1 FROM run WHERE run.tenant_id = pending_action.tenant_id AND run.id = pending_action.run_id)
 UNION ALL
@@ -1060,12 +1006,6 @@ WHERE tenant_id = :tenant_id AND status IN ('completed', 'failed', 'cancelled') 
             AND caller.status NOT IN ('completed', 'failed', 'cancelled')
     )
 ORDER BY id LIMIT :limit
-
--- name: prune_attempts
--- The attempts of a run; before its steps.
-DELETE FROM attempt WHERE tenant_id = :tenant_id AND step_id IN (
-    SELECT id FROM step WHERE step.tenant_id = :tenant_id AND step.run_id = :run_id
-)
 
 -- name: prune_keys
 -- The business keys that its steps hold.

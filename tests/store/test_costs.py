@@ -120,8 +120,10 @@ async def test_claiming_does_not_grow_with_the_runs_that_wait(bench: SqliteBench
 PLANS: Mapping[str, str] = {
     "append_guard": "sqlite_autoindex_run_1 (tenant_id=? AND id=?)",
     "append_guard_state": "sqlite_autoindex_run_1 (tenant_id=? AND id=?)",
-    "step_update": "sqlite_autoindex_step_2 (tenant_id=? AND run_id=? AND sequence=?)",
-    "steps_live": "step_live (tenant_id=? AND run_id=?)",
+    "step_update": "sqlite_autoindex_step_1 (tenant_id=? AND run_id=? AND sequence=?)",
+    "steps_live": "sqlite_autoindex_step_1 (tenant_id=? AND run_id=? AND sequence>?)",
+    "steps_unknown_at": "step_late (tenant_id=?)",
+    "count_steps": "sqlite_autoindex_step_1 (tenant_id=? AND run_id=? AND sequence>?)",
     "steps_asked": "pending_action_run (tenant_id=? AND run_id=? AND status=?)",
     "actions_waiting": "pending_action_run (tenant_id=? AND run_id=? AND status=?)",
     "actions_list": "pending_action USING INTEGER PRIMARY KEY (rowid>?)",

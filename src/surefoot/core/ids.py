@@ -14,6 +14,7 @@ LeaseToken = NewType("LeaseToken", int)
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS = tuple(first + second for first in _ALPHABET for second in _ALPHABET)
 RANDOM_BYTES = 10
+SEQUENCE_DIGITS_MAX = 9
 
 
 def mint(prefix: str, wall_s: float, random: bytes) -> str:
@@ -40,3 +41,9 @@ def operation_key(run_id: str, step: str) -> str:
 def run_of_step(step: str) -> RunId:
     """The run that a step id belongs to."""
     return RunId("run_" + step.removeprefix("step_").rpartition("_")[0])
+
+
+def sequence_of_step(step: str) -> int:
+    """The place in its run that a step id says; 0, where no step is, for what is no step's id."""
+    last = step.rpartition("_")[2]
+    return int(last) if len(last) <= SEQUENCE_DIGITS_MAX and last.isascii() and last.isdecimal() else 0

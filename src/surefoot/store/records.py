@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from surefoot.core import codec
 from surefoot.core.evolve import Recorded, forget_closed
-from surefoot.core.ids import operation_key
+from surefoot.core.ids import operation_key, run_of_step, sequence_of_step
 from surefoot.core.payloads import AS_TOLD
 from surefoot.core.state import (
     STEP_ENDS,
@@ -70,6 +70,11 @@ def read_run_row(row: Row, run: Run) -> port.RunRow:
         "lease_owner": worker_of(owner) if isinstance(owner, str) else None,
     }
     return codec.convert(fields, port.RunRow, what)
+
+
+def step_named(step_id: str) -> dict[str, object]:
+    """What a query binds to find a step by its id."""
+    return {"step_id": step_id, "run_id": run_of_step(step_id), "sequence": sequence_of_step(step_id)}
 
 
 def read_attempts(row: Row) -> tuple[Attempt, ...]:

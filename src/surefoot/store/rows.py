@@ -12,7 +12,7 @@ from functools import lru_cache
 import msgspec
 
 from surefoot.core import codec, events as ev
-from surefoot.core.ids import operation_key, run_of_step
+from surefoot.core.ids import operation_key, run_of_step, sequence_of_step
 from surefoot.core.state import (
     Action,
     ActionKind,
@@ -128,7 +128,13 @@ class _Builder:
             if step is not old:
                 self._step(step, old, payloads.views.pop(step.id, None))
         for view in payloads.views.values():
-            values = (*_views(view, self.keep), self.at.wall, self.run.tenant_id, view.step_id, self.run.id)
+            values = (
+                *_views(view, self.keep),
+                self.at.wall,
+                self.run.tenant_id,
+                self.run.id,
+                sequence_of_step(view.step_id),
+            )
             self.add("step_view", *values)
 
     def _step(self, step: Step, old: Step | None, view: port.StepView | None) -> None:
@@ -140,7 +146,7 @@ class _Builder:
                 _WORDS[step.type], step.identity_hash, self.at.wall,
             )  # fmt: skip
         else:
-            self.add("step_update", *changing, self.run.tenant_id, step.id, self.run.id, step.sequence)
+            self.add("step_update", *changing, self.run.tenant_id, self.run.id, step.sequence)
 
     def actions(self, before: Mapping[str, Action], payloads: _Payloads) -> None:
         for action in self.run.actions.values():

@@ -14,6 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from surefoot.core.evolve import Recorded
+from surefoot.core.ids import sequence_of_step
 from surefoot.core.state import Action, Run, Step
 from surefoot.errors import NotFound, Unreadable
 from surefoot.store import records
@@ -143,14 +144,15 @@ class PostgresReads:
 
     async def step(self, tenant_id: str, step_id: str) -> StepRow:
         """One step. Raises NotFound."""
-        found = await self._steps("step_get", {"tenant_id": tenant_id, "step_id": step_id})
+        found = await self._steps("step_get", {"tenant_id": tenant_id, **records.step_named(step_id)})
         if not found:
             raise NotFound(f"no step {step_id}")
         return found[0]
 
     async def step_by_key(self, tenant_id: str, operation_key: str) -> StepRow | None:
         """The step that owns an operation key."""
-        params = {"tenant_id": tenant_id, "operation_key": operation_key, "step_id": operation_key.rpartition(":")[2]}
+        named = records.step_named(operation_key.rpartition(":")[2])
+        params = {"tenant_id": tenant_id, "operation_key": operation_key, **named}
         found = await self._steps("step_by_operation_key", params)
         return found[0] if found else None
 
@@ -258,7 +260,8 @@ class PostgresReads:
         return next(iter(rows[0].values())) if rows else None
 
     async def _load(self, chosen: str, params: Mapping[str, object], step_id: str | None = None) -> Loaded:
-        return Loaded(await self._all("load_runs", {**params, "step_id": step_id}, chosen))
+        sequence = None if step_id is None else sequence_of_step(step_id)
+        return Loaded(await self._all("load_runs", {**params, "step_id": step_id, "sequence": sequence}, chosen))
 
     async def _steps(self, chosen: str, params: Mapping[str, object]) -> list[StepRow]:
         return Loaded(await self._all("load_steps", params, chosen)).steps(records.read_step_row)

@@ -97,14 +97,15 @@ class SqliteReads:
 
     async def step(self, tenant_id: str, step_id: str) -> StepRow:
         """One step. Raises NotFound."""
-        found = await self._step_row("step_get", {"tenant_id": tenant_id, "step_id": step_id})
+        found = await self._step_row("step_get", {"tenant_id": tenant_id, **records.step_named(step_id)})
         if found is None:
             raise NotFound(f"no step {step_id}")
         return found
 
     async def step_by_key(self, tenant_id: str, operation_key: str) -> StepRow | None:
         """The step that owns an operation key."""
-        params = {"tenant_id": tenant_id, "operation_key": operation_key, "step_id": operation_key.rpartition(":")[2]}
+        named = records.step_named(operation_key.rpartition(":")[2])
+        params = {"tenant_id": tenant_id, "operation_key": operation_key, **named}
         return await self._step_row("step_by_operation_key", params)
 
     async def evidence(self, tenant_id: str, run_id: str) -> list[EvidenceRow]:
@@ -261,7 +262,7 @@ class SqliteReads:
         return [records.read_step(line) for line in lines]
 
     def _closed_step(self, tenant_id: str, run_id: str, step_id: str) -> Step:
-        line = self._file.one("step_get", {"tenant_id": tenant_id, "step_id": step_id})
+        line = self._file.one("step_get", {"tenant_id": tenant_id, **records.step_named(step_id)})
         if line is None or line["run_id"] != run_id:
             raise NotFound(f"no step {step_id} in {run_id}")
         return records.read_step(line)

@@ -57,6 +57,7 @@ def another_boot(file: SqliteFile, boot_id: str, now: Instant) -> bool:
             names = {name: row[name] for name in ("tenant_id", "id", "run_id", "sequence")}
             file.run("boot_attempts", {**names, "attempts": codec.encode_value(attempts)})
     file.run("boot_steps", {"now": now.mono})
+    file.run("boot_looks", {"now": now.mono})
     file.run("boot_throttles", {"now": now.mono})
     file.run("boot_throttle_shares")
     file.run("boot_workers", {"boot_id": boot_id})

@@ -260,9 +260,7 @@ FROM rows AS new (
 ) JOIN won USING (ord)
 
 -- name: step_update
--- The only query that changes a step's status. Guard: the run's append_guard. Views that are not given stay. The step is
--- named by both of its keys: as long as a new database has no statistics, each index looks as good as the other, also with
--- the tenant alone, and one step would be looked for among all.
+-- The only query that changes a step's status. Guard: the run's append_guard. Views that are not given stay.
 UPDATE step SET
     status = new.status, rules = new.rules, tool_name = new.tool_name, tool_version = new.tool_version,
     call_id = new.call_id, position = new.position, operation_key = new.operation_key, input_hash = new.input_hash,
@@ -279,19 +277,18 @@ FROM rows AS new (
     external_resource_id text, resource_url text, resolution text, error_code text, purpose text, attempt bigint,
     not_before float8, doubt_since float8, look_at float8, looks bigint, sweep bigint, person_absent bigint,
     answered bigint, receipts text, attempts text, safe_input text, safe_output text, updated_at float8, tenant_id text,
-    id text, run_id text, sequence bigint
+    run_id text, sequence bigint
 ) JOIN won USING (ord)
-WHERE step.tenant_id = new.tenant_id AND step.id = new.id
-    AND step.run_id = new.run_id AND step.sequence = new.sequence
+WHERE step.tenant_id = new.tenant_id AND step.run_id = new.run_id AND step.sequence = new.sequence
 
 -- name: step_view
 -- Views of a step that did not change. Guard: the run's append_guard.
 UPDATE step SET
     safe_input = coalesce(new.safe_input, step.safe_input), safe_output = coalesce(new.safe_output, step.safe_output),
     updated_at = new.updated_at
-FROM rows AS new (safe_input text, safe_output text, updated_at float8, tenant_id text, id text, run_id text)
+FROM rows AS new (safe_input text, safe_output text, updated_at float8, tenant_id text, run_id text, sequence bigint)
 JOIN won USING (ord)
-WHERE step.tenant_id = new.tenant_id AND step.id = new.id AND step.run_id = new.run_id
+WHERE step.tenant_id = new.tenant_id AND step.run_id = new.run_id AND step.sequence = new.sequence
 
 -- name: action_insert
 -- Questions to a person, behind all that were written before.
@@ -425,8 +422,8 @@ ON CONFLICT (tenant_id, operation_key) DO UPDATE SET
     run_id = excluded.run_id, step_id = excluded.step_id, input_hash = excluded.input_hash, updated_at = excluded.updated_at
 WHERE operation_key.step_id = excluded.step_id OR EXISTS (
     SELECT 1 FROM step
-    WHERE step.tenant_id = operation_key.tenant_id AND step.id = operation_key.step_id
-        AND step.run_id = operation_key.run_id AND step.status = 'failed'
+    WHERE step.tenant_id = operation_key.tenant_id AND step.run_id = operation_key.run_id
+        AND step.sequence = substring(right(operation_key.step_id, 9) FROM '[0-9]+$')::bigint AND step.status = 'failed'
         AND coalesce((
             SELECT asked.status = 'approved' AND (
                 SELECT count(*) FROM mark
@@ -736,22 +733,27 @@ WHERE tenant_id = :tenant_id AND status = :status
 ORDER BY id DESC LIMIT :limit
 
 -- name: load_runs
--- Runs with what a run in memory holds: their live steps, by the condition of the index step_live, closed ones about which
--- a person is asked, the step named, and all actions that belong to them; each row as JSON. One state of the database.
+-- Runs with what a run in memory holds: their live steps (of those behind what they have committed the ones that have not
+-- ended, and all that are in doubt or looked up again), closed ones about which a person is asked, the step named, and all
+-- actions that belong to them; each row as JSON. One state of the database.
 WITH chosen AS ({chosen}), asked AS (
     SELECT pending_action.* FROM chosen
     JOIN pending_action ON pending_action.tenant_id = chosen.tenant_id AND pending_action.run_id = chosen.id
         AND pending_action.status = 'waiting'
 ), names AS (
-    SELECT step.tenant_id, step.id FROM chosen
+    SELECT step.tenant_id, step.run_id, step.sequence FROM chosen
     JOIN step ON step.tenant_id = chosen.tenant_id AND step.run_id = chosen.id
+        AND step.sequence > chosen.last_committed_sequence
+        AND step.status NOT IN ('succeeded', 'failed') AND step.doubt_since IS NULL AND step.look_at IS NULL
+    UNION ALL SELECT step.tenant_id, step.run_id, step.sequence FROM chosen
+    JOIN step ON step.tenant_id = chosen.tenant_id AND step.run_id = chosen.id
+        AND (step.doubt_since IS NOT NULL OR step.look_at IS NOT NULL)
         AND (step.status NOT IN ('succeeded', 'failed') OR step.look_at IS NOT NULL)
-    UNION SELECT asked.tenant_id, asked.step_id FROM asked
-    UNION SELECT chosen.tenant_id, :step_id::text COLLATE "C" FROM chosen WHERE :step_id::text IS NOT NULL
+    UNION SELECT asked.tenant_id, asked.run_id, substring(right(asked.step_id, 9) FROM '[0-9]+$')::bigint FROM asked
+    UNION SELECT chosen.tenant_id, chosen.id, :sequence::bigint FROM chosen WHERE :sequence::bigint IS NOT NULL
 ), kept AS (
     SELECT step.* FROM names
-    JOIN step ON step.tenant_id = names.tenant_id AND step.id = names.id AND step.tenant_id = :tenant_id
-    JOIN chosen ON chosen.tenant_id = step.tenant_id AND chosen.id = step.run_id
+    JOIN step ON step.tenant_id = names.tenant_id AND step.run_id = names.run_id AND step.sequence = names.sequence
 )
 SELECT 'run' AS record, row_to_json(chosen)::text AS data FROM chosen
 UNION ALL SELECT 'step', row_to_json(kept)::text FROM kept
@@ -808,15 +810,18 @@ SELECT * FROM step WHERE tenant_id = :tenant_id AND run_id = :run_id
 
 -- name: step_get
 -- One step.
-SELECT * FROM step WHERE tenant_id = :tenant_id AND id = :step_id
+SELECT * FROM step WHERE tenant_id = :tenant_id AND run_id = :run_id AND sequence = :sequence AND id = :step_id
 
 -- name: step_by_operation_key
 -- The step that owns a key: the holder of a business key, else the step whose id the key ends with.
-SELECT * FROM step
-WHERE tenant_id = :tenant_id AND coalesce(operation_key, run_id || ':' || id) = :operation_key AND id = coalesce(
-    (SELECT step_id FROM operation_key WHERE tenant_id = :tenant_id AND operation_key = :operation_key),
-    :step_id::text COLLATE "C"
-)
+SELECT step.* FROM (
+    SELECT run_id, step_id FROM operation_key WHERE tenant_id = :tenant_id AND operation_key = :operation_key
+    UNION ALL SELECT :run_id::text COLLATE "C", :step_id::text COLLATE "C"
+    LIMIT 1
+) AS owner
+JOIN step ON step.tenant_id = :tenant_id AND step.run_id = owner.run_id
+    AND step.sequence = substring(right(owner.step_id, 9) FROM '[0-9]+$')::bigint AND step.id = owner.step_id
+WHERE coalesce(step.operation_key, step.run_id || ':' || step.id) = :operation_key
 
 -- name: step_same_action
 -- The newest step of a conversation with this identity that has acted or may have. What was found of one that had failed
@@ -846,13 +851,15 @@ SELECT * FROM evidence WHERE tenant_id = :tenant_id AND run_id = :run_id ORDER B
 -- name: action_get
 -- One action, with its tool.
 SELECT pending_action.*, step.tool_name FROM pending_action
-LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.id = pending_action.step_id
+LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.run_id = pending_action.run_id
+    AND step.sequence = substring(right(pending_action.step_id, 9) FROM '[0-9]+$')::bigint
 WHERE pending_action.tenant_id = :tenant_id AND pending_action.id = :action_id
 
 -- name: actions_list
 -- Actions of a tenant, oldest first.
 SELECT pending_action.*, step.tool_name FROM pending_action
-LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.id = pending_action.step_id
+LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.run_id = pending_action.run_id
+    AND step.sequence = substring(right(pending_action.step_id, 9) FROM '[0-9]+$')::bigint
 WHERE pending_action.tenant_id = :tenant_id AND (:status::text IS NULL OR pending_action.status = :status)
     AND (pending_action.arrival, pending_action.id) > (
         coalesce((SELECT arrival FROM pending_action WHERE tenant_id = :tenant_id AND id = :after::text), 0),
@@ -863,7 +870,8 @@ ORDER BY pending_action.arrival, pending_action.id LIMIT :limit
 -- name: actions_list_waiting
 -- The inbox, oldest first.
 SELECT pending_action.*, step.tool_name FROM pending_action
-LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.id = pending_action.step_id
+LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.run_id = pending_action.run_id
+    AND step.sequence = substring(right(pending_action.step_id, 9) FROM '[0-9]+$')::bigint
 WHERE pending_action.tenant_id = :tenant_id AND pending_action.status = 'waiting'
     AND (pending_action.arrival, pending_action.id) > (
         coalesce((SELECT arrival FROM pending_action WHERE tenant_id = :tenant_id AND id = :after::text), 0),
@@ -874,7 +882,8 @@ ORDER BY pending_action.arrival, pending_action.id LIMIT :limit
 -- name: actions_of_run
 -- Actions of a run, oldest first.
 SELECT pending_action.*, step.tool_name FROM pending_action
-LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.id = pending_action.step_id
+LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.run_id = pending_action.run_id
+    AND step.sequence = substring(right(pending_action.step_id, 9) FROM '[0-9]+$')::bigint
 WHERE pending_action.tenant_id = :tenant_id AND pending_action.run_id = :run_id
     AND (:status::text IS NULL OR pending_action.status = :status)
     AND (pending_action.arrival, pending_action.id) > (
@@ -892,7 +901,8 @@ WITH RECURSIVE below (id) AS (
 )
 SELECT pending_action.*, step.tool_name FROM below
 JOIN pending_action ON pending_action.tenant_id = :tenant_id AND pending_action.run_id = below.id
-LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.id = pending_action.step_id
+LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.run_id = pending_action.run_id
+    AND step.sequence = substring(right(pending_action.step_id, 9) FROM '[0-9]+$')::bigint
 WHERE (:status::text IS NULL OR pending_action.status = :status)
     AND (pending_action.arrival, pending_action.id) > (
         coalesce((SELECT arrival FROM pending_action WHERE tenant_id = :tenant_id AND id = :after::text), 0),
@@ -1078,8 +1088,22 @@ UNION ALL SELECT 'runs', status, count(*) FROM run
 WHERE tenant_id = :tenant_id AND status IN ('completed', 'failed', 'cancelled') GROUP BY status
 UNION ALL SELECT 'blocked', blocked_code, count(*) FROM run
 WHERE tenant_id = :tenant_id AND blocked_code IS NOT NULL GROUP BY blocked_code
-UNION ALL SELECT 'steps', status, count(*) FROM step
-WHERE tenant_id = :tenant_id AND (status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL) GROUP BY status
+UNION ALL SELECT 'steps', status, count(*) FROM (
+    SELECT step.status FROM (
+        SELECT tenant_id, id, last_committed_sequence FROM run
+        WHERE tenant_id = :tenant_id AND status NOT IN ('completed', 'failed', 'cancelled')
+        UNION SELECT tenant_id, id, last_committed_sequence FROM run
+        WHERE tenant_id = :tenant_id AND ready_at IS NOT NULL AND blocked_code IS NULL
+        UNION SELECT tenant_id, id, last_committed_sequence FROM run
+        WHERE tenant_id = :tenant_id AND blocked_code IS NOT NULL
+    ) AS open
+    JOIN step ON step.tenant_id = open.tenant_id AND step.run_id = open.id
+        AND step.sequence > open.last_committed_sequence
+        AND step.status NOT IN ('succeeded', 'failed') AND step.doubt_since IS NULL AND step.look_at IS NULL
+    UNION ALL SELECT status FROM step
+    WHERE tenant_id = :tenant_id AND (doubt_since IS NOT NULL OR look_at IS NOT NULL)
+        AND (status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL)
+) AS counted GROUP BY status
 UNION ALL SELECT 'actions', kind, count(*) FROM pending_action
 WHERE tenant_id = :tenant_id AND status = 'waiting' GROUP BY kind
 UNION ALL SELECT 'leased', '', count(*) FROM run WHERE tenant_id = :tenant_id AND lease_owner IS NOT NULL
@@ -1104,11 +1128,11 @@ WITH found AS MATERIALIZED (
 SELECT id FROM found WHERE id > :after ORDER BY id LIMIT :limit
 
 -- name: steps_unknown_at
--- Steps whose outcome is unknown at one target, by id. Those that are open are few beside all there ever were; by their
--- ids alone all would be read.
+-- Steps whose outcome is unknown at one target, by id. They are few beside all there ever were; by their ids alone all
+-- would be read.
 WITH found AS MATERIALIZED (
     SELECT id FROM step
-    WHERE tenant_id = :tenant_id AND (status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL)
+    WHERE tenant_id = :tenant_id AND (doubt_since IS NOT NULL OR look_at IS NOT NULL)
         AND status = 'outcome_unknown' AND lower(target COLLATE "C") = lower(:target::text COLLATE "C")
 )
 SELECT id FROM found ORDER BY id LIMIT :limit
@@ -1117,7 +1141,7 @@ SELECT id FROM found ORDER BY id LIMIT :limit
 -- Steps of these tools whose outcome is unknown and that are not looked up, by id, less those that were given up.
 WITH found AS MATERIALIZED (
     SELECT id FROM step
-    WHERE tenant_id = :tenant_id AND (status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL)
+    WHERE tenant_id = :tenant_id AND (doubt_since IS NOT NULL OR look_at IS NOT NULL)
         AND status = 'outcome_unknown' AND look_at IS NULL AND resolution IS NULL AND tool_name = ANY(:tools::text[])
 )
 SELECT id FROM found WHERE id > :after ORDER BY id LIMIT :limit
@@ -1128,8 +1152,8 @@ SELECT id FROM found WHERE id > :after ORDER BY id LIMIT :limit
 SELECT step.id FROM run AS caller
 JOIN run AS child ON child.tenant_id = :tenant_id AND child.parent_run_id = caller.id
     AND child.status IN ('completed', 'failed', 'cancelled')
-JOIN step ON step.tenant_id = :tenant_id AND step.id = child.parent_step_id
-    AND step.status = 'pending' AND step.not_before > :mono
+JOIN step ON step.tenant_id = :tenant_id AND step.run_id = caller.id
+    AND step.sequence = substring(right(child.parent_step_id, 9) FROM '[0-9]+$')::bigint AND step.status = 'pending' AND step.not_before > :mono
 WHERE caller.tenant_id = :tenant_id AND caller.ready_at IS NOT NULL AND caller.ready_at <= :mono + :ahead_s
     AND caller.blocked_code IS NULL
 ORDER BY caller.ready_at LIMIT :limit

@@ -1,6 +1,7 @@
 -- All SQL of the SQLite store. Each query has a comment of what it is for and, where it writes, of its guard.
 -- Wide rows are bound by position (twice as fast), everything else by name. Every transaction that writes is BEGIN
--- IMMEDIATE, so what it has read cannot change before it commits.
+-- IMMEDIATE, so what it has read cannot change before it commits. A step's key is its run and its sequence; its id is made
+-- of both, so the sequence is what stands in it behind the run's name.
 
 -- Opening -------------------------------------------------------------------------------------------------------------
 
@@ -111,22 +112,35 @@ UPDATE run SET started_mono = :now - max(0.0, :wall - started_wall)
 WHERE status <> 'completed' AND status <> 'failed' AND status <> 'cancelled'
 
 -- name: boot_tried
--- The open steps that were tried.
-SELECT tenant_id, id, run_id, sequence, attempt, attempts FROM step INDEXED BY step_live
-WHERE (status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL) AND attempt > 0
+-- The open steps that were tried: those behind what their run has committed, and those that are in doubt or looked up again.
+SELECT step.tenant_id, step.id, step.run_id, step.sequence, step.attempt, step.attempts FROM run
+CROSS JOIN step ON step.tenant_id = run.tenant_id AND step.run_id = run.id AND step.sequence > run.last_committed_sequence
+    AND step.status NOT IN ('succeeded', 'failed') AND step.doubt_since IS NULL AND step.look_at IS NULL
+WHERE run.last_committed_sequence < run.step_count AND step.attempt > 0
+UNION ALL
+SELECT tenant_id, id, run_id, sequence, attempt, attempts FROM step INDEXED BY step_late
+WHERE (doubt_since IS NOT NULL OR look_at IS NOT NULL) AND attempt > 0
 
 -- name: boot_attempts
 -- Their attempts, in this boot's time.
-UPDATE step SET attempts = :attempts
-WHERE tenant_id = :tenant_id AND id = :id AND run_id = :run_id AND sequence = :sequence
+UPDATE step SET attempts = :attempts WHERE tenant_id = :tenant_id AND run_id = :run_id AND sequence = :sequence
 
 -- name: boot_steps
--- Looks and back-off of open work are due now; how long a doubt lasts is counted from now.
-UPDATE step SET
+-- Back-off of open work is over now.
+UPDATE step SET not_before = :now
+WHERE not_before > 0.0 AND (tenant_id, run_id, sequence) IN (
+    SELECT step.tenant_id, step.run_id, step.sequence FROM run
+    CROSS JOIN step ON step.tenant_id = run.tenant_id AND step.run_id = run.id
+        AND step.sequence > run.last_committed_sequence
+    WHERE run.last_committed_sequence < run.step_count
+)
+
+-- name: boot_looks
+-- Looks are due now; how long a doubt lasts is counted from now.
+UPDATE step INDEXED BY step_late SET
     look_at = CASE WHEN look_at IS NULL THEN NULL ELSE :now END,
-    doubt_since = CASE WHEN doubt_since IS NULL THEN NULL ELSE :now END,
-    not_before = CASE WHEN not_before > 0.0 THEN :now ELSE not_before END
-WHERE status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL
+    doubt_since = CASE WHEN doubt_since IS NULL THEN NULL ELSE :now END
+WHERE doubt_since IS NOT NULL OR look_at IS NOT NULL
 
 -- name: boot_throttles
 -- Tokens of the other boot's time are over.
@@ -260,20 +274,20 @@ INSERT INTO step (
 )
 
 -- name: step_update
--- The only query that changes a step's status. Guard: the run's append_guard. Keys are not touched, so that the unique
--- indexes stay as they are; views that are not given stay.
+-- The only query that changes a step's status. Guard: the run's append_guard. The key is not touched, so that its index
+-- stays as it is; views that are not given stay.
 UPDATE step SET
     status = ?, rules = ?, tool_name = ?, tool_version = ?, call_id = ?, position = ?, operation_key = ?, input_hash = ?,
     input_ref = ?, target = ?, credential = ?, account = ?, owner_step_id = ?, action_id = ?, external_resource_id = ?,
     resource_url = ?, resolution = ?, error_code = ?, purpose = ?, attempt = ?, not_before = ?, doubt_since = ?, look_at = ?,
     looks = ?, sweep = ?, person_absent = ?, answered = ?, receipts = ?, attempts = ?, safe_input = coalesce(?, safe_input),
     safe_output = coalesce(?, safe_output), updated_at = ?
-WHERE tenant_id = ? AND id = ? AND run_id = ? AND sequence = ?
+WHERE tenant_id = ? AND run_id = ? AND sequence = ?
 
 -- name: step_view
 -- Views of a step that did not change. Guard: the run's append_guard.
 UPDATE step SET safe_input = coalesce(?, safe_input), safe_output = coalesce(?, safe_output), updated_at = ?
-WHERE tenant_id = ? AND id = ? AND run_id = ?
+WHERE tenant_id = ? AND run_id = ? AND sequence = ?
 
 -- name: action_insert
 -- A question to a person.
@@ -331,7 +345,8 @@ ON CONFLICT (tenant_id, operation_key) DO UPDATE SET
     run_id = excluded.run_id, step_id = excluded.step_id, input_hash = excluded.input_hash, updated_at = excluded.updated_at
 WHERE operation_key.step_id = excluded.step_id OR EXISTS (
     SELECT 1 FROM step
-    WHERE step.tenant_id = operation_key.tenant_id AND step.id = operation_key.step_id AND step.status = 'failed'
+    WHERE step.tenant_id = operation_key.tenant_id AND step.run_id = operation_key.run_id
+        AND step.sequence = CAST(substr(operation_key.step_id, length(operation_key.run_id) + 3) AS INTEGER) AND step.status = 'failed'
         AND coalesce((
             SELECT asked.status = 'approved' AND NOT EXISTS (
                 SELECT 1 FROM mark
@@ -568,16 +583,23 @@ WHERE tenant_id = :tenant_id AND id IN (SELECT value FROM json_each(:run_ids))
 SELECT id FROM run WHERE tenant_id = :tenant_id ORDER BY id
 
 -- name: steps_live
--- The live steps of a run, by the condition of the index step_live.
-SELECT * FROM step INDEXED BY step_live
-WHERE tenant_id = :tenant_id AND run_id = :run_id AND (status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL)
+-- The live steps of a run, however long it is: of those behind what it has committed the ones that have not ended, and all
+-- that are in doubt or looked up again.
+SELECT * FROM step
+WHERE tenant_id = :tenant_id AND run_id = :run_id AND sequence > (
+        SELECT last_committed_sequence FROM run WHERE tenant_id = :tenant_id AND id = :run_id
+    ) AND status NOT IN ('succeeded', 'failed') AND doubt_since IS NULL AND look_at IS NULL
+UNION ALL
+SELECT * FROM step INDEXED BY step_late
+WHERE tenant_id = :tenant_id AND run_id = :run_id AND (doubt_since IS NOT NULL OR look_at IS NOT NULL)
+    AND (status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL)
 ORDER BY sequence
 
 -- name: steps_asked
 -- Closed steps of a run about which a person is asked: a run in memory keeps them too.
 SELECT * FROM step
-WHERE tenant_id = :tenant_id AND status IN ('succeeded', 'failed') AND look_at IS NULL AND id IN (
-    SELECT pending_action.step_id FROM pending_action
+WHERE tenant_id = :tenant_id AND run_id = :run_id AND status IN ('succeeded', 'failed') AND look_at IS NULL AND sequence IN (
+    SELECT CAST(substr(pending_action.step_id, length(pending_action.run_id) + 3) AS INTEGER) FROM pending_action
     WHERE pending_action.tenant_id = :tenant_id AND pending_action.run_id = :run_id
         AND pending_action.status = 'waiting'
 )
@@ -597,18 +619,22 @@ SELECT *, CASE WHEN safe_output = '' THEN (
     SELECT body FROM message
     WHERE message.tenant_id = step.tenant_id AND message.call_id = step.call_id AND message.role = 'tool_result'
 ) END AS told
-FROM step WHERE tenant_id = :tenant_id AND id = :step_id
+FROM step WHERE tenant_id = :tenant_id AND run_id = :run_id AND sequence = :sequence AND id = :step_id
 
 -- name: step_by_operation_key
 -- The step that owns a key: the holder of a business key, else the step whose id the key ends with.
-SELECT *, CASE WHEN safe_output = '' THEN (
+SELECT step.*, CASE WHEN safe_output = '' THEN (
     SELECT body FROM message
     WHERE message.tenant_id = step.tenant_id AND message.call_id = step.call_id AND message.role = 'tool_result'
 ) END AS told
-FROM step
-WHERE tenant_id = :tenant_id AND coalesce(operation_key, run_id || ':' || id) = :operation_key AND id = coalesce(
-    (SELECT step_id FROM operation_key WHERE tenant_id = :tenant_id AND operation_key = :operation_key), :step_id
-)
+FROM (
+    SELECT run_id, step_id FROM operation_key WHERE tenant_id = :tenant_id AND operation_key = :operation_key
+    UNION ALL SELECT :run_id, :step_id
+    LIMIT 1
+) AS owner
+CROSS JOIN step ON step.tenant_id = :tenant_id AND step.run_id = owner.run_id
+    AND step.sequence = CAST(substr(owner.step_id, length(owner.run_id) + 3) AS INTEGER) AND step.id = owner.step_id
+WHERE coalesce(step.operation_key, step.run_id || ':' || step.id) = :operation_key
 
 -- name: step_same_action
 -- The newest step of a conversation with this identity that has acted or may have. What was found of one that had failed
@@ -661,14 +687,16 @@ SELECT * FROM pending_action WHERE tenant_id = :tenant_id AND run_id = :run_id A
 -- name: action_get
 -- One action, with its tool.
 SELECT pending_action.*, step.tool_name FROM pending_action
-LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.id = pending_action.step_id
+LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.run_id = pending_action.run_id
+    AND step.sequence = CAST(substr(pending_action.step_id, length(pending_action.run_id) + 3) AS INTEGER)
 WHERE pending_action.tenant_id = :tenant_id AND pending_action.id = :action_id
 
 -- name: actions_list
 -- Actions of a tenant, oldest first. In the order of the rows (the + keeps from an index by tenant), so that a page is
 -- read, not all actions there are, to sort them.
 SELECT pending_action.*, step.tool_name FROM pending_action
-LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.id = pending_action.step_id
+LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.run_id = pending_action.run_id
+    AND step.sequence = CAST(substr(pending_action.step_id, length(pending_action.run_id) + 3) AS INTEGER)
 WHERE +pending_action.tenant_id = :tenant_id AND (:status IS NULL OR pending_action.status = :status)
     AND pending_action.arrival > coalesce(
         (SELECT arrival FROM pending_action WHERE tenant_id = :tenant_id AND id = :after), 0
@@ -678,7 +706,8 @@ ORDER BY pending_action.arrival LIMIT :limit
 -- name: actions_list_waiting
 -- The inbox, oldest first.
 SELECT pending_action.*, step.tool_name FROM pending_action
-LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.id = pending_action.step_id
+LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.run_id = pending_action.run_id
+    AND step.sequence = CAST(substr(pending_action.step_id, length(pending_action.run_id) + 3) AS INTEGER)
 WHERE pending_action.tenant_id = :tenant_id AND pending_action.status = 'waiting'
     AND pending_action.arrival > coalesce(
         (SELECT arrival FROM pending_action WHERE tenant_id = :tenant_id AND id = :after), 0
@@ -688,7 +717,8 @@ ORDER BY pending_action.arrival LIMIT :limit
 -- name: actions_of_run
 -- Actions of a run, oldest first.
 SELECT pending_action.*, step.tool_name FROM pending_action
-LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.id = pending_action.step_id
+LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.run_id = pending_action.run_id
+    AND step.sequence = CAST(substr(pending_action.step_id, length(pending_action.run_id) + 3) AS INTEGER)
 WHERE pending_action.tenant_id = :tenant_id AND pending_action.run_id = :run_id
     AND (:status IS NULL OR pending_action.status = :status)
     AND pending_action.arrival > coalesce(
@@ -705,7 +735,8 @@ WITH RECURSIVE below (id) AS (
 )
 SELECT pending_action.*, step.tool_name FROM below
 CROSS JOIN pending_action ON pending_action.tenant_id = :tenant_id AND pending_action.run_id = below.id
-LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.id = pending_action.step_id
+LEFT JOIN step ON step.tenant_id = pending_action.tenant_id AND step.run_id = pending_action.run_id
+    AND step.sequence = CAST(substr(pending_action.step_id, length(pending_action.run_id) + 3) AS INTEGER)
 WHERE (:status IS NULL OR pending_action.status = :status)
     AND pending_action.arrival > coalesce(
         (SELECT arrival FROM pending_action WHERE tenant_id = :tenant_id AND id = :after), 0
@@ -870,16 +901,16 @@ SELECT id FROM run INDEXED BY run_blocked
 WHERE tenant_id = :tenant_id AND blocked_code = :code AND id > :after ORDER BY id LIMIT :limit
 
 -- name: steps_unknown_at
--- Steps whose outcome is unknown at one target, by id. Those that are open are few beside all there ever were.
-SELECT id FROM step INDEXED BY step_live
-WHERE tenant_id = :tenant_id AND (status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL)
+-- Steps whose outcome is unknown at one target, by id. They are few beside all there ever were.
+SELECT id FROM step INDEXED BY step_late
+WHERE tenant_id = :tenant_id AND (doubt_since IS NOT NULL OR look_at IS NOT NULL)
     AND status = 'outcome_unknown' AND lower(target) = lower(:target)
 ORDER BY id LIMIT :limit
 
 -- name: steps_unlooked
 -- Steps of these tools whose outcome is unknown and that are not looked up, by id, less those that were given up.
-SELECT id FROM step INDEXED BY step_live
-WHERE tenant_id = :tenant_id AND (status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL)
+SELECT id FROM step INDEXED BY step_late
+WHERE tenant_id = :tenant_id AND (doubt_since IS NOT NULL OR look_at IS NOT NULL)
     AND status = 'outcome_unknown' AND look_at IS NULL AND resolution IS NULL AND id > :after
     AND tool_name IN (SELECT value FROM json_each(:tools))
 ORDER BY id LIMIT :limit
@@ -890,8 +921,8 @@ ORDER BY id LIMIT :limit
 SELECT step.id FROM run AS caller INDEXED BY run_ready
 CROSS JOIN run AS child INDEXED BY run_children ON child.tenant_id = caller.tenant_id AND child.parent_run_id = caller.id
     AND (child.status = 'completed' OR child.status = 'failed' OR child.status = 'cancelled')
-CROSS JOIN step ON step.tenant_id = child.tenant_id AND step.id = child.parent_step_id
-    AND step.status = 'pending' AND step.not_before > :now
+CROSS JOIN step ON step.tenant_id = child.tenant_id AND step.run_id = caller.id
+    AND step.sequence = CAST(substr(child.parent_step_id, length(caller.id) + 3) AS INTEGER) AND step.status = 'pending' AND step.not_before > :now
 WHERE caller.tenant_id = :tenant_id AND caller.ready_at <= :until AND caller.blocked_code IS NULL
 ORDER BY caller.ready_at LIMIT :limit
 
@@ -905,9 +936,25 @@ WHERE tenant_id = :tenant_id AND blocked_code IS NOT NULL GROUP BY blocked_code
 SELECT count(*) AS count FROM run WHERE tenant_id = :tenant_id AND lease_owner IS NOT NULL
 
 -- name: count_steps
--- Steps that are open or will be looked up again, by status.
-SELECT status AS name, count(*) AS count FROM step INDEXED BY step_live
-WHERE tenant_id = :tenant_id AND (status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL) GROUP BY status
+-- Steps that are open or will be looked up again, by status. Runs that have ended have open steps while something is to be
+-- done about them.
+SELECT status AS name, count(*) AS count FROM (
+    SELECT step.status FROM (
+        SELECT id, last_committed_sequence FROM run INDEXED BY run_under_way
+        WHERE tenant_id = :tenant_id AND status <> 'completed' AND status <> 'failed' AND status <> 'cancelled'
+        UNION SELECT id, last_committed_sequence FROM run INDEXED BY run_ready
+        WHERE tenant_id = :tenant_id AND ready_at IS NOT NULL AND blocked_code IS NULL
+        UNION SELECT id, last_committed_sequence FROM run INDEXED BY run_blocked
+        WHERE tenant_id = :tenant_id AND blocked_code IS NOT NULL
+    ) AS open
+    CROSS JOIN step ON step.tenant_id = :tenant_id AND step.run_id = open.id
+        AND step.sequence > open.last_committed_sequence
+        AND step.status NOT IN ('succeeded', 'failed') AND step.doubt_since IS NULL AND step.look_at IS NULL
+    UNION ALL
+    SELECT status FROM step INDEXED BY step_late
+    WHERE tenant_id = :tenant_id AND (doubt_since IS NOT NULL OR look_at IS NOT NULL)
+        AND (status NOT IN ('succeeded', 'failed') OR look_at IS NOT NULL)
+) GROUP BY status
 
 -- name: count_actions
 -- Questions that wait, by kind.

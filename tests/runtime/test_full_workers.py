@@ -1,4 +1,4 @@
-"""A worker that drives as many runs as it may asks the store for nothing more until one of them ends."""
+"""When a worker asks the store what it could take: not while it has no room, nor because a run is over for good."""
 
 from __future__ import annotations
 
@@ -43,3 +43,23 @@ async def test_a_full_worker_does_not_ask_again_and_again_what_it_could_take(
         assert len(sent) == 1 and len(asked) < 10
         runs = [await sf.wait(run.id, timeout=60.0) for run in (first, second)]
     assert [(run.status, *(step.status for step in calls_of(run))) for run in runs] == [("completed", "succeeded")] * 2
+
+
+@story
+async def test_a_run_that_leaves_nothing_to_do_is_no_reason_to_ask(sim: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asked behind each run, though nothing could be there that was not before."""
+    agent = sim.agent(["Done."] * 20)
+    async with sim.surefoot(agent) as sf:
+        await sf.wait((await sf.start(agent, "Do it.")).id, timeout=60.0)
+        await sim.pass_time(0.5)
+        claim, asked, before = sf.store.claim, list[float](), sf.store.now().mono
+
+        async def counted(*given: object) -> object:
+            asked.append(sf.store.now().mono)
+            return await claim(*given)  # type: ignore[arg-type]  # as the worker has it
+
+        monkeypatch.setattr(sf.store, "claim", counted)
+        for _ in range(19):
+            run = await sf.wait((await sf.start(agent, "Do it.")).id, timeout=60.0)
+            assert run.status == "completed"
+        assert len(asked) <= 1 + (sf.store.now().mono - before) / 0.5

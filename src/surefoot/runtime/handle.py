@@ -11,7 +11,7 @@ from surefoot.core.decide import take_notes
 from surefoot.core.draft import Draft
 from surefoot.core.events import MessageQueued
 from surefoot.core.evolve import forget_closed
-from surefoot.core.state import Rules, Run
+from surefoot.core.state import Rules, Run, wake_times
 from surefoot.errors import (
     AlreadyDecided,
     CommitUnknown,
@@ -64,6 +64,11 @@ class Handle:
         """
         async with self._lock:
             return await self._read(step_id)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether the run, as it was read or written last, has ended and leaves no worker anything to do."""
+        return self.run.ended and wake_times(self.run) == (None, None)
 
     async def see_cut_off(self) -> None:
         """Read the run behind the append that was `cut_off`. Raises StoreError: it may still be on its way."""

@@ -323,7 +323,8 @@ class Worker:
                 if self.drivers.get(run_id) is driver:
                     del self.drivers[run_id]
                 self._drives.pop(driver, None)
-                self._wake.set()
+                if self.free <= 1 or failure is not None or not driver.handle.quiet:  # else nothing is new to claim
+                    self._wake.set()
 
     async def _undriven(self, driver: Driver, failure: BaseException | None) -> None:
         """The run is not driven any more: give its lease back."""
@@ -336,7 +337,8 @@ class Worker:
         self._failures.over(run_id)
         with contextlib.suppress(SurefootError):
             # Told in vain, or not at all: a worker's next round does it.
-            self.wake(await tell_parent(self.ctx, driver.handle.run))
+            if (told := await tell_parent(self.ctx, driver.handle.run)) is not None:
+                self.wake(told)
         if token is not None and not driver.released:
             with contextlib.suppress(SurefootError):
                 await self.ctx.store.release(self.ctx.tenant_id, run_id, token)
@@ -372,9 +374,7 @@ class Worker:
         await self._give_back(run_id, token, lambda: driver.held.lease_until, pause_s)
 
     async def _give_back(self, run_id: str, token: int, until: Callable[[], float], pause_s: float = 0.0) -> None:
-        """Give a lease back under which nothing goes on here, so that others need not wait for its end; after a pause
-        where something failed. Tried until it has ended by itself.
-        """
+        """Give back a lease that drives nothing, after a pause where something failed; tried until it has ended."""
         tries = 0
         while True:
             if pause_s:

@@ -6,6 +6,7 @@ without anybody's knowing. Open questions and runs under way are information.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -16,8 +17,9 @@ from surefoot.core.codec import decode_value
 from surefoot.core.evolve import Recorded
 from surefoot.core.state import Instant, Run, RunStatus, StepStatus
 from surefoot.errors import NotFound, SurefootError, Unreadable
+from surefoot.runtime.late import UNDO, not_begun
 from surefoot.snapshot import untaken_seconds
-from surefoot.store.listed import to_the_end
+from surefoot.store.listed import ODD, to_the_end
 from surefoot.store.port import ActionRow, RunRow, StepRow, Store
 from surefoot.store.requests import request_of
 
@@ -25,12 +27,15 @@ STUCK_SECONDS = 300.0
 """A run that has been ready and free for longer is stuck: no worker takes it."""
 EVENTS_PAGE = 1_000
 MESSAGES_PAGE = 1_000
+MARKS_PAGE = 1_000
 ALL_MESSAGES = 2**62
 """A position behind every message."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something wrong. `code` is stable: damaged, unreadable, differs, stuck, blocked, no_result, no_owner."""
+    """Something wrong. `code` is stable: damaged, unreadable, differs, stuck, blocked, no_result, no_owner,
+    not_undone.
+    """
 
     code: str
     run_id: str | None
@@ -89,7 +94,31 @@ async def examine(store: Store, tenant_id: str) -> Report:
         )
         for token in (await store.credentials(tenant_id, "token")).unreadable
     ]
+    findings += await _not_undone(store, tenant_id)
     return Report(findings, Information(store.path, dict(seen.statuses), seen.live, seen.in_doubt, seen.questions))
+
+
+async def _not_undone(store: Store, tenant_id: str) -> list[Finding]:
+    """What a person has decided to undo and nobody begins: its business key is held until then."""
+    found: list[Finding] = []
+    noted: list[str] = []
+    while page := await store.marks(tenant_id, UNDO, MARKS_PAGE, noted[-1] if noted else ""):
+        noted += page
+    for action_id in noted:
+        try:
+            asked = await store.action(tenant_id, action_id)
+            waits = store.now().wall - (asked.decided_at or math.inf)
+            left = await not_begun(store, tenant_id, asked) if waits > STUCK_SECONDS else []
+        except (NotFound, *ODD):
+            continue  # what cannot be read is a finding of its run
+        if left and asked.action.decision == "approve":
+            text = f"{action_id}: decided {waits:.0f} s ago to undo {', '.join(left)}, and no worker has begun it"
+            next_action = (
+                f"start a worker whose code of {asked.tool_name} says how it is undone (`compensate`); with one that "
+                "has the tool without it, a person is asked to undo it by hand"
+            )
+            found.append(Finding("not_undone", asked.run_id, text, next_action))
+    return found
 
 
 async def _mending(store: Store, tenant_id: str, run_id: str) -> str:

@@ -20,10 +20,11 @@ from surefoot.core.decide import (
     start_step,
 )
 from surefoot.core.draft import Draft
+from surefoot.core.duplicates import Questions
 from surefoot.core.evolve import Recorded, begin, evolve, forget_closed, replay
 from surefoot.core.payloads import Ask, MessageBody
 from surefoot.core.people import Decision, decide_action
-from surefoot.core.reconcile import Look, Questions, record_look
+from surefoot.core.reconcile import Look, record_look
 from surefoot.core.state import (
     Action,
     ActionKind,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from surefoot.agent.tools import Tool
 from surefoot.connectors import github
 from surefoot.core import facts
 from surefoot.core.people import Decision
-from surefoot.errors import NotAllowed
+from surefoot.errors import NotAllowed, PerformFailed
 from surefoot.runtime.deciding import decide_about
 from surefoot.store.port import ActionRow
 from tests.places import Place
@@ -80,6 +81,28 @@ async def test_the_question_shows_every_effect_with_its_link(store_url: str) -> 
             await sf.approve(asked.action.id, by="anna")
         assert (refused.value.code, refused.value.details["why"]) == ("action_expired", "superseded")
         assert REFUNDS == []
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_what_an_earlier_question_showed_is_shown_again_with_its_link(store_url: str, fails: bool) -> None:
+    """Only the newest one had it: a person who is to look at all of them could not."""
+
+    @tool(effect=effects.lookup(_find, settle=0.1), compensate=_undo, name="charge")
+    async def refused(op: Operation, cents: int) -> Receipt:
+        """Charge a card; the bank says no."""
+        raise effects.Refused("no")
+
+    used = refused if fails else charge
+    async with Surefoot(store_url, tools=[used, refund], log=lambda line: None) as sf:
+        with contextlib.suppress(PerformFailed):
+            await sf.perform(used.call(cents=900), key="81")
+        for number in (2, 3, 4):
+            await sf.report("charge:81", Found(Receipt(f"c{number}", f"https://pay.example/c{number}")))
+            (asked,) = await sf.actions(status="waiting")
+            if number == 3:
+                await sf.reject(asked.action.id, by="anna")
+    shown = {one["id"]: one["url"] for one in _shown(asked)}  # type: ignore[attr-defined]  # a list
+    assert shown == {**({} if fails else {"c1": None}), **{f"c{n}": f"https://pay.example/c{n}" for n in (2, 3, 4)}}
 
 
 async def test_a_process_without_the_code_asks_for_either_way(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

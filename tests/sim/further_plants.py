@@ -12,7 +12,8 @@ from surefoot import app
 from surefoot.agent import starting
 from surefoot.core import events as ev, reconcile
 from surefoot.core.draft import Draft
-from surefoot.core.reconcile import Look, Questions
+from surefoot.core.duplicates import Questions
+from surefoot.core.reconcile import Look
 from surefoot.core.state import Instant, StepStatus
 from surefoot.errors import CommitUnknown
 from surefoot.runtime import deciding, throttles

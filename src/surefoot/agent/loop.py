@@ -30,10 +30,10 @@ from surefoot.core.decide import (
     start_model_call,
 )
 from surefoot.core.draft import Draft
+from surefoot.core.duplicates import Questions
 from surefoot.core.ends import note
 from surefoot.core.events import MessageAppended
 from surefoot.core.payloads import BlobPut, MessageBody, TransientDrop, result_body
-from surefoot.core.reconcile import Questions
 from surefoot.core.state import Run, Step
 from surefoot.core.totals import Spent
 from surefoot.core.values import clean_text, digest

@@ -9,9 +9,10 @@ import msgspec
 from surefoot.core import events as ev, policy
 from surefoot.core.decide import Start, fail_run, start_refusal, start_step
 from surefoot.core.draft import Draft
+from surefoot.core.duplicates import Questions
 from surefoot.core.ends import ask, fail_step, succeed_step
 from surefoot.core.payloads import result_body
-from surefoot.core.reconcile import Look, Questions, check_duplicates, conclude_known, late_end, receipt_body
+from surefoot.core.reconcile import Look, check_duplicates, conclude_known, late_end, receipt_body
 from surefoot.core.state import ActionKind, AttemptEnd, EffectClass, Step, StepStatus, StepType
 from surefoot.errors import NotAllowed
 

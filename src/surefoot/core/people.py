@@ -7,10 +7,11 @@ import msgspec
 from surefoot.core import events as ev
 from surefoot.core.decide import fail_run
 from surefoot.core.draft import Draft
+from surefoot.core.duplicates import Questions
 from surefoot.core.ends import answer, can_be_looked_up, fail_step
 from surefoot.core.payloads import ActionAnswer, result_body
 from surefoot.core.policy import SWEEP_SECONDS
-from surefoot.core.reconcile import Look, Questions, carry_evidence, conclude_found
+from surefoot.core.reconcile import Look, carry_evidence, conclude_found
 from surefoot.core.state import (
     Action,
     ActionKind,

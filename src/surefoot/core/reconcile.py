@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -11,8 +10,9 @@ from msgspec.structs import replace
 from surefoot.core import events as ev, policy
 from surefoot.core.decide import Start, approval_over, start_refusal, start_step
 from surefoot.core.draft import Draft
+from surefoot.core.duplicates import Questions, ask_about_duplicate
 from surefoot.core.ends import ask, expire_actions, fail_step, note, open_question, succeed_step
-from surefoot.core.payloads import Ask, EvidenceDetail, result_body
+from surefoot.core.payloads import EvidenceDetail, result_body
 from surefoot.core.state import (
     STEP_ENDS,
     ActionKind,
@@ -25,15 +25,6 @@ from surefoot.core.state import (
     StepType,
 )
 from surefoot.errors import NotAllowed
-
-Questions = Mapping[ActionKind, Ask]
-"""Prepared questions; at most one of each kind is asked."""
-
-UNDO_IT = "This call has had an effect that was not expected, or more than one. Undo it?"
-UNDO_EITHER_WAY = f"{UNDO_IT} If its tool cannot, undo it yourself before you approve."
-UNDO_BY_HAND = f"""{UNDO_IT.removesuffix(" Undo it?")} Its tool cannot undo it: \
-undo it yourself, then approve; or reject, which leaves it as it is."""
-"""By these a question says who undoes, whatever the code that is there when it is answered would."""
 
 POLL_SECONDS_MAX = 30.0
 """How rarely a call that has not ended is asked after."""
@@ -289,7 +280,7 @@ def _applied_after_all(d: Draft, step: Step, look: Look, questions: Questions) -
     # All that was found, for its answer is the last word about it: also what was left before, or could not be undone.
     found: dict[str | None, str | None] = {one: None for one in step.receipts}
     found.update({step.external_resource_id: step.resource_url} if step.resource_url else {})
-    _ask_about_duplicate(d, step, questions, {**found, look.resource_id: look.url, **dict(look.also)})
+    ask_about_duplicate(d, step, questions, {**found, look.resource_id: look.url, **dict(look.also)})
 
 
 def conclude_known(d: Draft, step_id: str) -> bool:
@@ -332,19 +323,7 @@ def check_duplicates(d: Draft, before: Step, look: Look, questions: Questions) -
     if asked is not None and any(action.id == asked for action in d.before.waiting_actions):
         # It shows fewer than there are, and its answer would be about all of them.
         d.emit(ev.ActionExpired(asked, step.id, "superseded"))
-    _ask_about_duplicate(d, step, questions, {i: links.get(i) for i in seen})
-
-
-def _ask_about_duplicate(d: Draft, step: Step, questions: Questions, found: Mapping[str | None, str | None]) -> None:
-    """`found` are the ids of the effects with their links, for the person who looks at them."""
-    if open_question(d, step.id, ActionKind.duplicate) is None and ActionKind.duplicate in questions:
-        question = questions[ActionKind.duplicate]
-        preview: dict[str, object] = msgspec.json.decode(question.preview)
-        preview["effects"] = [{"id": i, "url": url} for i, url in found.items() if i or url]
-        if None in found and preview.get("text") == UNDO_IT:
-            # No call undoes what has no id.
-            preview["text"] = UNDO_EITHER_WAY
-        ask(d, step.id, ActionKind.duplicate, replace(question, preview=msgspec.json.encode(preview)))
+    ask_about_duplicate(d, step, questions, {i: links.get(i) for i in seen})
 
 
 def _record_sweep(d: Draft, step: Step, look: Look, questions: Questions) -> None:
@@ -431,7 +410,7 @@ def _ask_about_a_repeat(d: Draft, step: Step, applied: int, questions: Questions
     rules = d.rules(step)
     others = [a for a in step.doubtful_attempts if a.number != applied]
     if others and rules.effect is not EffectClass.idempotent and not rules.has_lookup:
-        _ask_about_duplicate(d, step, questions, {step.external_resource_id: step.resource_url})
+        ask_about_duplicate(d, step, questions, {step.external_resource_id: step.resource_url})
 
 
 def _without_doubt(d: Draft, step: Step, end: AttemptEnd, code: str | None, again_s: float | None) -> None:

@@ -18,7 +18,7 @@ from surefoot.errors import AlreadyDecided, InvalidInput, NotFound, SurefootErro
 from surefoot.runtime.context import Context
 from surefoot.runtime.execute import redact_json
 from surefoot.runtime.handle import Handle
-from surefoot.runtime.late import UNDO
+from surefoot.runtime.late import UNDO, less_undone, shown_before
 from surefoot.runtime.look import verdict_look
 from surefoot.runtime.questions import Questions
 from surefoot.store.port import ActionRow, StepRow
@@ -61,7 +61,7 @@ async def decide_about(ctx: Context, action_id: str, decision: Decision) -> Acti
     row = await ctx.store.action(ctx.tenant_id, action_id)
     step = await ctx.store.step(ctx.tenant_id, row.action.step_id)
     handle = await handle_of(ctx, row.run_id, row.action.step_id)
-    questions = _questions(ctx, step, handle.run)
+    questions = await _questions(ctx, step, handle.run)
     if row.action.kind is ActionKind.duplicate and decision.decision == "approve" and row.action.decision is None:
         # Before the decision: whoever dies behind it leaves something that workers find.
         await ctx.store.mark(ctx.tenant_id, UNDO, action_id, row.run_id)
@@ -113,13 +113,16 @@ async def report_about(ctx: Context, key: str, verdict: Found | Absent | Undeter
     row = await ctx.store.step_by_key(ctx.tenant_id, key)
     if row is None:
         raise NotFound(f"no step has the operation key {key!r}")
+    if look.verdict == "found" and (look := await less_undone(ctx, row.step, look)).verdict != "found":
+        return row.run_id, False
     handle = await handle_of(ctx, row.run_id, row.step.id)
-    questions = _questions(ctx, row, handle.run)
+    questions = await _questions(ctx, row, handle.run)
     new = await handle.tell(lambda d: record_report(d, row.step.id, look, questions), step_id=row.step.id)
     return row.run_id, new
 
 
-def _questions(ctx: Context, row: StepRow, run: Run) -> Questions:
+async def _questions(ctx: Context, row: StepRow, run: Run) -> Questions:
     tool = ctx.registry.of(run).tools.get(row.step.tool_name or "")
     asked = run.actions.get(row.step.action_id or "")
-    return Questions(ctx.doors, row.step, row.safe_input or b"{}", tool, asked=asked)
+    effects = await shown_before(ctx, row.step)
+    return Questions(ctx.doors, row.step, row.safe_input or b"{}", tool, asked=asked, effects=effects)

@@ -23,6 +23,7 @@ from surefoot.core.state import STEP_ENDS, Resolution, Step, StepStatus
 from surefoot.errors import NotAllowed
 from surefoot.runtime.children import stop_children
 from surefoot.runtime.held import Held
+from surefoot.runtime.late import less_undone
 from surefoot.runtime.look import look
 from surefoot.runtime.questions import Questions
 from surefoot.runtime.registry import RunnableTool
@@ -120,6 +121,8 @@ async def _look(held: Held, step: Step, tool: RunnableTool, questions: Questions
         # Before the look and behind it: the credential may be put right while it looks.
         before = await held.other_account(step, tool)
         answer = await look(held.ctx, held.run.id, step, tool, await held.arguments(step))
+        if answer.verdict == "found":
+            answer = await less_undone(held.ctx, step, answer)
         if answer.verdict == "found" and step.status is StepStatus.failed:
             answer = await _without_anothers(held, step, answer)
         if answer.verdict == "absent" and (why := before or await held.other_account(step, tool)) is not None:

@@ -22,6 +22,7 @@ from surefoot.runtime.background import from_inside
 from surefoot.runtime.context import LOOK_TIMEOUT_SECONDS, Context
 from surefoot.runtime.execute import Call
 from surefoot.runtime.handle import Handle
+from surefoot.runtime.late import shown_before
 from surefoot.runtime.loop import Known, Loop
 from surefoot.runtime.questions import Questions, difference
 from surefoot.runtime.registry import RunnableTool
@@ -279,7 +280,8 @@ class Held:
         plain = step.type is StepType.model_call or self.rules(step).effect is EffectClass.read
         view = b"{}" if plain else await self.view(step)
         told = () if problem is None else (safe_error(problem, self.ctx.redactor),)
-        return Questions(self.ctx.doors, step, view, tool, told, asked=self.asked(step))
+        effects = await shown_before(self.ctx, step)
+        return Questions(self.ctx.doors, step, view, tool, told, asked=self.asked(step), effects=effects)
 
     def asked(self, step: Step) -> Action | None:
         """The question under whose approval the step runs or waits."""

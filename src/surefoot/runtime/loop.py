@@ -10,8 +10,8 @@ import msgspec
 from surefoot.core.attempts import Outcome
 from surefoot.core.decide import ProposedCall, Start, complete_run, fail_run
 from surefoot.core.draft import Draft
+from surefoot.core.duplicates import Questions
 from surefoot.core.payloads import Payload, StepView
-from surefoot.core.reconcile import Questions
 from surefoot.core.state import STEP_ENDS, Resolution, Run, Step, StepStatus
 from surefoot.runtime.context import Context
 from surefoot.store.port import Append

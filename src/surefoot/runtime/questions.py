@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from surefoot.core.duplicates import UNDO_BY_HAND, UNDO_EITHER_WAY, UNDO_IT, Effects
 from surefoot.core.ids import mint
 from surefoot.core.payloads import Ask
 from surefoot.core.people import is_worked_on
-from surefoot.core.reconcile import UNDO_BY_HAND, UNDO_EITHER_WAY, UNDO_IT
 from surefoot.core.state import Action, ActionKind, Rules, Step, WaitsFor
 from surefoot.core.text import clean_text
 from surefoot.core.visible import visible_value
@@ -41,9 +41,13 @@ class Questions(Mapping[ActionKind, Ask]):
         shown: Mapping[str, object] | None = None,
         *,
         asked: Action | None = None,
+        effects: Effects | None = None,
     ) -> None:
-        """`asked` is the question about the step before: whom it was for counts where the tool of now asks nobody."""
+        """`asked` is the question about the step before: whom it was for counts where the tool of now asks nobody.
+        `effects` are those that earlier questions have shown.
+        """
         self._asked = asked
+        self._effects = effects or {}
         self._doors = doors
         self._step = step
         self._safe_input = safe_input
@@ -71,9 +75,11 @@ class Questions(Mapping[ActionKind, Ask]):
             shown = {"tool_version": self._tool.version, **(shown or {})}
         elif kind is ActionKind.ask:
             shown = {**(shown or {}), "choices": MODEL_CHOICES, "schema": {"enum": MODEL_CHOICES}}
-        elif kind is ActionKind.duplicate and (self._tool is None or self._tool.compensate is None):
-            # What is approved counts as undone: the business key of a failed call is free from then on.
-            shown = {**(shown or {}), "text": UNDO_EITHER_WAY if self._tool is None else UNDO_BY_HAND}
+        elif kind is ActionKind.duplicate:
+            shown = {"effects": [{"id": one, "url": url} for one, url in self._effects.items()], **(shown or {})}
+            if self._tool is None or self._tool.compensate is None:
+                # What is approved counts as undone: the business key of a failed call is free from then on.
+                shown = {"text": UNDO_EITHER_WAY if self._tool is None else UNDO_BY_HAND, **shown}
         return make_ask(
             self._doors,
             kind,

@@ -1346,7 +1346,7 @@ WITH blobs AS (
     RETURNING 1
 ), marks AS (
     DELETE FROM mark
-    WHERE tenant_id = :tenant_id AND updated_at < :ended_before AND kind <> 'undo' AND NOT (
+    WHERE tenant_id = :tenant_id AND updated_at < :ended_before AND kind NOT IN ('undo', 'undone') AND NOT (
         kind = 'not_undone' AND value IN (SELECT run.id FROM run WHERE run.tenant_id = :tenant_id)
     )
     RETURNING 1

@@ -1125,10 +1125,10 @@ WHERE tenant_id = :tenant_id AND retention IN ('request', 'transient') AND updat
     )
 
 -- name: prune_marks
--- Facts that nobody has renewed for so long, less what is perhaps still to be undone: whoever undoes it drops it. What could
--- not be undone is a fact of its run.
+-- Facts that nobody has renewed for so long, less what is perhaps still to be undone: whoever undoes it drops it; and less
+-- what is, for the target may list it for ever. What could not be undone is a fact of its run.
 DELETE FROM mark
-WHERE tenant_id = :tenant_id AND updated_at < :ended_before AND kind <> 'undo' AND NOT (
+WHERE tenant_id = :tenant_id AND updated_at < :ended_before AND kind NOT IN ('undo', 'undone') AND NOT (
     kind = 'not_undone' AND value IN (SELECT run.id FROM run WHERE run.tenant_id = :tenant_id)
 )
 

@@ -33,8 +33,9 @@ ALL_MESSAGES = 2**62
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something wrong. `code` is stable: damaged, unreadable, differs, stuck, blocked, no_result, no_owner,
-    not_undone.
+    """Something wrong.
+
+    `code` is stable: damaged, unreadable, differs, no_worker, stuck, blocked, no_result, no_owner, not_undone.
     """
 
     code: str
@@ -85,6 +86,7 @@ async def examine(store: Store, tenant_id: str) -> Report:
                 raise
             found = [Finding("unreadable", run_id, str(problem), await _mending(store, tenant_id, run_id))]
         findings += found
+    findings = await _with_workers(store, tenant_id, findings, seen.to_take)
     findings += [
         Finding(
             "unreadable",
@@ -140,16 +142,49 @@ class _Seen:
         self.live: list[str] = []
         self.in_doubt: list[str] = []
         self.questions: list[str] = []
+        self.to_take: list[Run] = []
+        """Those of agents that a worker has to take once they go on."""
         self.messages: dict[str, int] = {}
         """How far a conversation was read, by its id: its runs share it."""
 
-    def count(self, row: RunRow, steps: Sequence[StepRow], actions: Sequence[ActionRow]) -> None:
+    def count(self, row: RunRow, steps: Sequence[StepRow], actions: Sequence[ActionRow], now: Instant) -> None:
         self.statuses[row.run.status.value] += 1
         if not row.run.ended:
             self.live.append(row.run.id)
+            driven = row.lease_owner is not None and row.lease_until > now.mono
+            if row.run.kind == "agent" and not driven and row.blocked_code is None:
+                self.to_take.append(row.run)
         if any(s.step.status is StepStatus.outcome_unknown for s in steps):
             self.in_doubt.append(row.run.id)
         self.questions += [a.action.id for a in actions if a.action.status.value == "waiting"]
+
+
+async def _with_workers(
+    store: Store, tenant_id: str, findings: Sequence[Finding], runs: Sequence[Run]
+) -> list[Finding]:
+    """The findings, with the runs whose agent no living worker has in their version, if one lives at all.
+
+    Whether or not such a run is due: who answers its question would wait in vain.
+    """
+    workers = [takes.agents for takes in await store.workers_take(tenant_id)]
+    lacking = [run for run in runs if all(agents.get(run.agent) != run.agent_version for agents in workers)]
+    if not workers or not lacking:
+        return list(findings)
+    named = {run.id for run in lacking}
+    found = [one for one in findings if one.code != "stuck" or one.run_id not in named]
+    for run in lacking:
+        others = sorted({agents[run.agent] for agents in workers if run.agent in agents})
+        what = f"they have it in version {', '.join(others)}" if others else "they do not have that agent"
+        text = f"no living worker has agent {run.agent} in version {run.agent_version}: {what}"
+        found.append(Finding("no_worker", run.id, text, _start_one(run)))
+    return found
+
+
+def _start_one(run: Run) -> str:
+    return (
+        f"start `surefoot worker` with the file of agent {run.agent} in version {run.agent_version}, and leave it "
+        "running until the run is over; or cancel the run"
+    )
 
 
 async def _examine_run(store: Store, tenant_id: str, run_id: str, seen: _Seen) -> list[Finding]:
@@ -163,7 +198,7 @@ async def _examine_run(store: Store, tenant_id: str, run_id: str, seen: _Seen) -
         after = await store.run(tenant_id, run_id)
         if after.run.version == row.run.version:
             break
-    seen.count(row, steps, actions)
+    seen.count(row, steps, actions, store.now())
     whole = check_run(row.run, [s.step for s in steps], [a.action for a in actions], recorded)
     found = [
         Finding("differs", run_id, text, "rows and events are written together: report it, with a copy of the store")
@@ -243,7 +278,10 @@ def _standing_still(row: RunRow, steps: Sequence[StepRow], now: Instant) -> list
         next_action = "start a worker with the code that knows it, or cancel the run"
         if row.blocked_code == "drive_failed":
             next_action = "read the worker's log, mend the code, start a worker again; or cancel the run"
-        found.append(Finding("blocked", run.id, f"no worker can take it: {row.blocked_code}", next_action))
+        elif row.blocked_code == "unknown_agent":
+            next_action = _start_one(run)
+        text = f"no worker can take it: {row.blocked_code} (agent {run.agent}, version {run.agent_version})"
+        found.append(Finding("blocked", run.id, text, next_action))
     elif waited > STUCK_SECONDS:
         text = f"ready for {waited:.0f} s, and no worker takes it (agent {run.agent}, version {run.agent_version})"
         found.append(Finding("stuck", run.id, text, "start `surefoot worker` with the file of this agent and version"))

@@ -37,6 +37,7 @@ from surefoot.errors import (
     StoreUnavailable,
     Unreadable,
 )
+from surefoot.store.access import Takes
 from surefoot.store.packing import LARGE_BYTES_MIN, PACKED_BYTES_MIN
 from surefoot.store.port import Claimed, Create, Store
 from tests.store.bench import Bench
@@ -856,6 +857,23 @@ class Leasing:
         run = await store.create(new_run(store))
         assert len(await claim(store, "worker/ä 1")) == 1
         assert (await store.run(TENANT, run.id)).lease_owner == "worker/ä 1"
+
+    async def test_what_living_workers_take_is_known_to_others(self, bench: Bench) -> None:
+        store, other = await bench.open(), await bench.open()
+        mine, theirs = Takes(TENANT, {"clerk": "1", "perform:ä": ""}), Takes(TENANT, {"clerk": "2"})
+        await store.register_worker("w1", mine)
+        await store.register_worker("starter")
+        await other.register_worker("w2", theirs)
+        for one, name, takes in ((store, "w1", mine), (store, "starter", None), (other, "w2", theirs)):
+            await one.claim(TENANT, name, takes.agents if takes else {}, 30.0, 1)
+        for one in (store, other):
+            assert sorted([takes.agents["clerk"] for takes in await one.workers_take(TENANT)]) == ["1", "2"]
+            assert await one.workers_take("b") == []
+        assert mine in await other.workers_take(TENANT)
+        other.abandon()  # type: ignore[attr-defined]  # both stores have it, for simulations
+        assert await store.workers_take(TENANT) == [mine]
+        await store.close()
+        assert await (await bench.open()).workers_take(TENANT) == []
 
 
 class Watching:

@@ -28,6 +28,7 @@ OPENING = {
     "count_tables": "before a migration: whose tables are here",
     "notify": "whether anybody listens; polling stands behind it",
     "worker_owners": "sessions are an accelerator; leases end without them",
+    "workers_take": "what the doctor is told, as the count of workers",
     "counts": "which workers have a session, for a figure that nothing is decided on",
 }
 """Queries that ask the server about itself."""

@@ -26,6 +26,7 @@ from surefoot.runtime.loop import Loop
 from surefoot.runtime.rounds import UNKNOWN_TOOL, UNREADABLE, Rounds
 from surefoot.runtime.throttles import Throttles
 from surefoot.runtime.unheard import Unheard
+from surefoot.store.access import Takes
 from surefoot.store.port import Claimed
 
 CAPACITY = 128
@@ -79,7 +80,7 @@ class Worker:
 
     async def start(self, *, claims: bool = True) -> None:
         """Register the process and keep leases alive; with `claims` take runs, blocked ones looked at again."""
-        await self.ctx.store.register_worker(self.id)
+        await self.ctx.store.register_worker(self.id, Takes(self.ctx.tenant_id, self._known()) if claims else None)
         self._claims = claims
         self._tasks = [asyncio.ensure_future(self._renew_forever())]
         if claims:

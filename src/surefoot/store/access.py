@@ -36,6 +36,14 @@ class Credential(msgspec.Struct, frozen=True):
         return self.revoked_at is None and (self.expires_at is None or wall < self.expires_at)
 
 
+class Takes(msgspec.Struct, frozen=True):
+    """Which runs a worker takes."""
+
+    tenant_id: str
+    agents: Mapping[str, str]
+    """Names to versions, as a claim has them."""
+
+
 class Counts(msgspec.Struct, frozen=True):
     """How much of what there is in a tenant, for metrics: read from indexes, without reading a run."""
 
@@ -153,6 +161,10 @@ class AccessStore(Protocol):
 
     async def counts(self, tenant_id: str) -> Counts:
         """How much there is. Costs the more, the more there is."""
+        ...
+
+    async def workers_take(self, tenant_id: str) -> list[Takes]:
+        """What the workers of the tenant take that claim runs and are not known to be dead."""
         ...
 
     async def blocked(self, tenant_id: str) -> Mapping[str, int]:

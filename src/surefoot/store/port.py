@@ -26,7 +26,7 @@ from surefoot.core.payloads import (
     TransientDrop as TransientDrop,
 )
 from surefoot.core.state import Action, Instant, Run, Step
-from surefoot.store.access import AccessStore
+from surefoot.store.access import AccessStore, Takes
 from surefoot.store.listed import Listed
 
 ANOTHER_BOOT_MONO = -1e18
@@ -416,9 +416,9 @@ class Store(AccessStore, Protocol):
 
     # Upkeep
 
-    async def register_worker(self, worker_id: str) -> None:
-        """Note this process as a worker and hold its lock for the process's life, children included: its death can be
-        proven. The first lease of a worker does the same.
+    async def register_worker(self, worker_id: str, takes: Takes | None = None) -> None:
+        """Note this process as a worker, by its first claim at the latest, and hold its lock for the process's life,
+        children included: its death can be proven. `takes` where it claims. A first lease does the same.
         """
         ...
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 from surefoot.core.state import Instant, Run
 from surefoot.doors import Clock, Hook, no_hook
 from surefoot.errors import NotFound, StoreClosed, StoreError, StoreUnavailable
+from surefoot.store.access import Takes
 from surefoot.store.looked import Looked
 from surefoot.store.migrate import Migration, migrations
 from surefoot.store.port import Append, Claimed, Create
@@ -177,9 +178,14 @@ class PostgresStore(PostgresAccess):
         """Durably write one decision: all of it or nothing."""
         await self._submit(AppendJob(append, self._watch.touched))
 
-    async def register_worker(self, worker_id: str) -> None:
-        """Take the worker's lock; its rows are written before its first lease of each tenant."""
+    async def register_worker(self, worker_id: str, takes: Takes | None = None) -> None:
+        """Take the worker's lock; its rows are written by its first claim or lease of each tenant."""
         self._workers.owner(worker_id)
+        self._workers.takes(worker_id, takes)
+
+    async def workers_take(self, tenant_id: str) -> list[Takes]:
+        """What the workers of the tenant take that claim runs and are not known to be dead."""
+        return self._workers.take(await self._all("workers_take", self._workers.take_params(tenant_id)))
 
     async def claim(
         self, tenant_id: str, worker_id: str, agents: Mapping[str, str], lease_s: float, limit: int

@@ -12,9 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from surefoot.core.codec import decode_value, encode_value
 from surefoot.doors import Clock
 from surefoot.errors import StoreUnavailable
 from surefoot.store import lock
+from surefoot.store.access import Takes
 from surefoot.store.postgres.link import Link, Row
 from surefoot.store.postgres.writer import Server
 
@@ -41,6 +43,8 @@ class Workers:
         self._folder = ""
         self._host = os.uname().nodename
         self._locks: dict[str, lock.Lock] = {}
+        self._takes: dict[tuple[str, str], str] = {}
+        """By tenant and worker: what it takes."""
         self._recorded: set[tuple[str, str]] = set()
         self._others: dict[str, dict[str, str]] = {}
         """By tenant: owners on this host of whom no death is known, with the names of their locks."""
@@ -94,6 +98,11 @@ class Workers:
         """Whether others can see who the worker is."""
         return (tenant_id, worker_id) in self._recorded
 
+    def takes(self, worker_id: str, takes: Takes | None) -> None:
+        """What is to be written down with the worker."""
+        if takes is not None:
+            self._takes[takes.tenant_id, worker_id] = encode_value(takes)
+
     async def record(self, server: Server, link: Link, tenant_id: str, worker_id: str) -> None:
         """Write the worker down, before its first lease: without this row its death proves nothing to others."""
         held = self._locks[worker_id]
@@ -101,6 +110,7 @@ class Workers:
         params = {
             "tenant_id": tenant_id, "id": held.owner, "host": self._host, "boot_id": self._clock.boot_id(),
             "pid": os.getpid(), "lock_name": held.name, "session_pid": session[0], "session_started": session[1],
+            "takes": self._takes.get((tenant_id, worker_id)),
         }  # fmt: skip
         await server.commit(link, "worker_put", params)
         self._recorded.add((tenant_id, worker_id))
@@ -169,6 +179,15 @@ class Workers:
         for owner in gone:
             self._missed.setdefault(owner, now)
         return [owner for owner in gone if now - self._missed[owner] >= SESSION_SECONDS]
+
+    def take_params(self, tenant_id: str) -> Mapping[str, object]:
+        """What workers_take binds."""
+        return {"tenant_id": tenant_id, "host": self._host, "boot_id": self._clock.boot_id()}
+
+    def take(self, rows: Iterable[Row]) -> list[Takes]:
+        """What the workers of a tenant take (workers_take), less those whose processes are gone."""
+        lives = [row for row in rows if not (row["here"] and lock.is_free(self._folder, str(row["lock_name"])))]
+        return [decode_value(str(row["takes"]), Takes, "what a worker takes") for row in lives]
 
     def owners_params(self, tenant_id: str) -> Mapping[str, object]:
         """What worker_owners and worker_forget bind."""

@@ -7,11 +7,12 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 
-from surefoot.core.codec import encode_value
+from surefoot.core.codec import decode_value, encode_value
 from surefoot.core.state import Instant
 from surefoot.doors import Clock
 from surefoot.errors import NotFound
 from surefoot.store import lock
+from surefoot.store.access import Takes
 from surefoot.store.port import Claimed
 from surefoot.store.sqlite.file import Row, SqliteFile
 from surefoot.store.sqlite.writer import Transaction
@@ -32,6 +33,7 @@ class Workers:
         self._folder = os.path.realpath(file.path) + ".workers"
         self._host = os.uname().nodename
         self._locks: dict[str, lock.Lock] = {}
+        self._takes: dict[str, str] = {}
         self._looked_at = float("-inf")
         self._all_looked_at = float("-inf")
 
@@ -41,6 +43,11 @@ class Workers:
         if held is None:
             held = self._locks[worker_id] = lock.take(self._folder, worker_id)
         return held.owner
+
+    def takes(self, worker_id: str, takes: Takes | None) -> None:
+        """What is to be written down with the worker."""
+        if takes is not None:
+            self._takes[worker_id] = encode_value(takes)
 
     def record(self, tx: Transaction, worker_id: str) -> None:
         """Write the worker down with its lease: without this row its death proves nothing to others."""
@@ -52,7 +59,7 @@ class Workers:
             "worker_put",
             {
                 "id": held.owner, "host": self._host, "boot_id": tx.clock.boot_id(), "pid": os.getpid(),
-                "lock_name": held.name, "now": now.mono, "wall": now.wall,
+                "lock_name": held.name, "takes": self._takes.get(worker_id), "now": now.mono, "wall": now.wall,
             },
         )  # fmt: skip
 
@@ -80,6 +87,13 @@ class Workers:
         return [
             str(row["id"]) for row in rows if row["id"] not in own and lock.is_free(self._folder, str(row["lock_name"]))
         ]
+
+    def take(self, tenant_id: str) -> list[Takes]:
+        """What the workers of a tenant take that are not known to be dead."""
+        rows = self._file.all("workers_take", {})
+        lives = [row for row in rows if not lock.is_free(self._folder, str(row["lock_name"]))]
+        found = [decode_value(str(row["takes"]), Takes, "what a worker takes") for row in lives]
+        return [takes for takes in found if takes.tenant_id == tenant_id]
 
     def note_dead(self, tx: Transaction, owners: Iterable[str]) -> None:
         """Their leases end at once."""

@@ -11,6 +11,7 @@ from surefoot.core.codec import encode_value
 from surefoot.core.state import Instant, Run
 from surefoot.doors import Clock, Hook, no_hook
 from surefoot.errors import StoreClosed, StoreError
+from surefoot.store.access import Takes
 from surefoot.store.looked import Looked
 from surefoot.store.migrate import Migration, migrations
 from surefoot.store.port import Append, Claimed, Create
@@ -142,11 +143,16 @@ class SqliteStore(SqliteAccess):
         """Durably write one decision: all of it or nothing."""
         await self._submit(AppendJob(append, self._watch.touched), at_once=append.alone)
 
-    async def register_worker(self, worker_id: str) -> None:
+    async def register_worker(self, worker_id: str, takes: Takes | None = None) -> None:
         """Take the worker's lock and write it down, before its first lease does so."""
         self._workers.owner(worker_id)
+        self._workers.takes(worker_id, takes)
         await self._call(lambda tx: self._workers.record(tx, worker_id))
         self._workers.recorded(worker_id)
+
+    async def workers_take(self, tenant_id: str) -> list[Takes]:
+        """What the workers of the tenant take that claim runs and are not known to be dead."""
+        return await self._read(lambda: self._workers.take(tenant_id))
 
     async def claim(
         self, tenant_id: str, worker_id: str, agents: Mapping[str, str], lease_s: float, limit: int

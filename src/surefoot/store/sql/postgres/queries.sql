@@ -642,9 +642,10 @@ SELECT seen_until FROM schedule WHERE tenant_id = :tenant_id AND name = :name
 -- name: worker_put
 -- A process that takes leases; written before the first lease that it takes, and again with another session.
 INSERT INTO worker (
-    tenant_id, id, host, boot_id, pid, lock_name, session_pid, session_started, started_at, created_at, updated_at
+    tenant_id, id, host, boot_id, pid, lock_name, session_pid, session_started, takes, started_at, created_at, updated_at
 ) VALUES (
-    :tenant_id, :id, :host, :boot_id, :pid, :lock_name, :session_pid::bigint, :session_started::float8, :mono, :wall, :wall
+    :tenant_id, :id, :host, :boot_id, :pid, :lock_name, :session_pid::bigint, :session_started::float8, :takes, :mono,
+    :wall, :wall
 )
 ON CONFLICT (tenant_id, id) DO UPDATE SET
     session_pid = excluded.session_pid, session_started = excluded.session_started, updated_at = excluded.updated_at
@@ -663,6 +664,17 @@ SELECT worker.id, worker.lock_name, worker.host = :host AND worker.boot_id = :bo
 FROM worker
 WHERE worker.tenant_id = :tenant_id AND worker.dead_at IS NULL
     AND EXISTS (SELECT 1 FROM run WHERE run.tenant_id = worker.tenant_id AND run.lease_owner = worker.id)
+
+-- name: workers_take
+-- What workers take that are not known to be dead, and whose sessions, where they have one, go on.
+SELECT worker.lock_name, worker.host = :host AND worker.boot_id = :boot_id AS here, worker.takes FROM worker
+WHERE worker.tenant_id = :tenant_id AND worker.dead_at IS NULL AND worker.takes IS NOT NULL
+    AND (worker.session_pid IS NULL OR EXISTS (
+        SELECT 1 FROM pg_stat_activity AS session
+        WHERE session.pid = worker.session_pid
+            AND (session.backend_start IS NULL
+                OR abs(extract(epoch FROM session.backend_start)::float8 - worker.session_started) < 0.001)
+    ))
 
 -- name: workers_dead
 -- The locks of these workers are free: all their processes are gone, and their leases end at once, but for one whose row

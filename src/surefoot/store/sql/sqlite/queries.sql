@@ -513,8 +513,8 @@ SELECT seen_until FROM schedule WHERE tenant_id = :tenant_id AND name = :name
 
 -- name: worker_put
 -- A process that takes leases; written with the first lease that it takes.
-INSERT INTO worker (id, host, boot_id, pid, lock_name, started_at, created_at, updated_at)
-VALUES (:id, :host, :boot_id, :pid, :lock_name, :now, :wall, :wall)
+INSERT INTO worker (id, host, boot_id, pid, lock_name, takes, started_at, created_at, updated_at)
+VALUES (:id, :host, :boot_id, :pid, :lock_name, :takes, :now, :wall, :wall)
 ON CONFLICT (id) DO NOTHING
 
 -- name: worker_owners
@@ -526,6 +526,10 @@ WHERE worker.host = :host AND worker.boot_id = :boot_id AND worker.dead_at IS NU
 -- name: worker_all
 -- The same with workers that hold no lease.
 SELECT id, lock_name FROM worker WHERE host = :host AND boot_id = :boot_id AND dead_at IS NULL
+
+-- name: workers_take
+-- What workers take that are not known to be dead.
+SELECT lock_name, takes FROM worker WHERE dead_at IS NULL AND takes IS NOT NULL
 
 -- name: worker_dead
 -- A worker's lock is free: all its processes are gone. Guard: not noted before.

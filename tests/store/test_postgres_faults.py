@@ -350,6 +350,27 @@ async def test_workers_that_wait_are_counted_and_those_that_are_gone_are_not(
             continue
 
 
+@pytest.mark.parametrize("leased", [False, True])
+async def test_a_worker_that_stops_before_it_is_written_down_again_is_taken_out(
+    store: PostgresStore, place: Place, leased: bool
+) -> None:
+    """Its row was written, and the session that it listens on began only then."""
+    other = PostgresStore(place.url, SystemClock())
+    await other.open()
+    story = await Story.begin(store) if leased else None
+    await other.register_worker("w")
+    assert len(
+        await other.claim(TENANT, "w", {story.run.agent: story.run.agent_version} if story else {}, 30.0, 1)
+    ) == (1 if leased else 0)
+    lock = other._workers._locks["w"]
+    other._listen()
+    await eventually(lambda: listens(other) and not other._workers.is_recorded(TENANT, "w"), "another session")
+    await other.close()
+    assert (await store.counts(TENANT)).workers == (1 if leased else 0)
+    assert Path(lock.path).exists() == leased, "who holds a lease may still send: nothing proves its end"
+    lock.release()
+
+
 # On a server of its own ----------------------------------------------------------------------------------------------
 
 

@@ -45,7 +45,10 @@ class Workers:
         self._locks: dict[str, lock.Lock] = {}
         self._takes: dict[tuple[str, str], str] = {}
         """By tenant and worker: what it takes."""
+        self._written: set[tuple[str, str]] = set()
+        """Workers that have a row in a tenant."""
         self._recorded: set[tuple[str, str]] = set()
+        """Those of them whose row names the session that this process listens on."""
         self._others: dict[str, dict[str, str]] = {}
         """By tenant: owners on this host of whom no death is known, with the names of their locks."""
         self._missed: dict[str, float] = {}
@@ -69,7 +72,7 @@ class Workers:
     @property
     def tenants(self) -> list[str]:
         """The tenants whose runs this process works on."""
-        return sorted({tenant_id for tenant_id, _ in self._recorded})
+        return sorted({tenant_id for tenant_id, _ in self._written})
 
     def owner(self, worker_id: str) -> str:
         """The name under which this process holds leases for a worker; takes the worker's lock the first time."""
@@ -112,6 +115,7 @@ class Workers:
             "pid": os.getpid(), "lock_name": held.name, "session_pid": session[0], "session_started": session[1],
             "takes": self._takes.get((tenant_id, worker_id)),
         }  # fmt: skip
+        self._written.add((tenant_id, worker_id))  # also where nobody is told whether it is there
         await server.commit(link, "worker_put", params)
         self._recorded.add((tenant_id, worker_id))
 
@@ -133,7 +137,7 @@ class Workers:
             kept |= {
                 held.owner
                 for worker_id, held in self._locks.items()
-                if (tenant_id, worker_id) in self._recorded and held.owner not in removed
+                if (tenant_id, worker_id) in self._written and held.owner not in removed
             }
         return [held for held in self._locks.values() if held.owner not in kept]
 

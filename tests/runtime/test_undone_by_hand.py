@@ -183,3 +183,28 @@ async def test_a_compensation_that_was_dropped_is_told_by_the_doctor_and_asked_a
         await sf.approve(asked.action.id, by="ann")
         receipt = await sf.perform(bare.call(), key="81")
     assert (receipt.resource_id, len(SENT), REFUNDS) == ("new", 2, [])
+
+
+async def test_what_a_person_is_asked_to_undo_is_not_begun_by_code_that_comes_later(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever had asked anew died before that was written down: undone by both, it would be given back twice."""
+    async with Surefoot(store_url, tools=[pay, refund], log=lambda line: None) as sf:
+        first = await _found(sf, pay, "p2")
+
+        async def dies(*about: object) -> None:
+            raise OSError("the process is gone")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(sf.store, "unmark", dies)
+            await sf.approve(first, by="ann")
+        await sf.store.unmark(sf.tenant, "not_undone", first)
+    monkeypatch.setattr("surefoot.app.DECLARED", {})
+    mended = refund.using(limits=None)
+    used = pay.using(compensate=lambda receipt: mended.call(payment=str(receipt.resource_id)))
+    async with Surefoot(store_url, tools=[used, mended], worker=True, log=lambda line: None) as sf:
+        asked = await _asked_anew(sf)
+        assert asked.action.id != first and REFUNDS == []
+        await sf.approve(asked.action.id, by="ann")
+        await sf.perform(used.call(), key="81")
+    assert (len(SENT), REFUNDS) == (2, [])

@@ -25,6 +25,7 @@ from surefoot.runtime.deciding import handle_of
 from surefoot.runtime.late import (
     NOT_UNDONE,
     UNDO,
+    asked_behind,
     fate_of_failed,
     key_of_undoing,
     links_of,
@@ -69,11 +70,11 @@ async def undo(ctx: Context, action: ActionRow, begin: Begin) -> bool:
             # It stays noted all the same: evidence may come late.
             return came is not None and "given_up" in came.ends
         await mark_undone(ctx, row.step.operation_key, came.ends.get("undone", ()))
+        if came.why:
+            await _ask_by_hand(ctx, action, row, came)
         if "not_undone" in came.ends:
             await ctx.store.mark(ctx.tenant_id, NOT_UNDONE, action.action.id, action.run_id)
             ctx.log(f"{action.action.id}: its effects are not undone: there is no call that could, or it has failed")
-        if came.why:
-            await _ask_by_hand(ctx, action, row, came)
         await ctx.store.unmark(ctx.tenant_id, UNDO, action.action.id)
     except Exception as problem:
         # The decision is written down all the same.
@@ -107,8 +108,8 @@ async def _begin_all(ctx: Context, action: ActionRow, row: StepRow, begin: Begin
         ctx.log(f"{action.action.id}: the code of {action.tool_name} is not here; a worker that has it undoes this")
         return None
     undone, decided_at = await undone_of(ctx, row), action.decided_at or 0.0
-    # Whoever has marked it so died before a person was asked anew: nothing more is begun.
-    over = await ctx.store.marked(ctx.tenant_id, NOT_UNDONE, action.action.id) is not None
+    # A person is asked to undo it by hand: nothing more is begun.
+    over = UNDO_BY_HAND in await asked_behind(ctx, action)
     for one in effects:
         key = key_of_undoing(row.step.id, one)
         end = "undone" if one in undone else await _end_of(ctx, key, decided_at)
@@ -116,7 +117,7 @@ async def _begin_all(ctx: Context, action: ActionRow, row: StepRow, begin: Begin
             if tool.compensate is None and _is_new(ctx, action):
                 ctx.log(f"{action.action.id}: {tool.name} does not say here how it is undone; a worker that knows does")
                 return None
-            why = "It was not begun." if over else await _begin_one(ctx, action, row, tool, one, begin)
+            why = "" if over else await _begin_one(ctx, action, row, tool, one, begin)
             end = "not_undone" if why is not None else "under_way"
             came.why.update({why: None} if why else {})
         came.ends.setdefault(end, []).append(one)

@@ -147,11 +147,22 @@ async def not_begun(store: Store, tenant_id: str, action: ActionRow) -> list[str
 
 def shown_of(action: ActionRow) -> Effects:
     """The effects that a question shows: their ids with their links. None: one that has no id."""
-    effects = msgspec.json.decode(action.preview, type=dict[str, object]).get("effects", [])
+    effects = _preview(action).get("effects", [])
     return {one["id"]: one["url"] for one in msgspec.convert(effects, list[dict[str, str | None]])}
+
+
+async def asked_behind(ctx: Context, action: ActionRow) -> list[object]:
+    """The texts of the questions about the same effects that were asked behind this one: they show all of them too."""
+    asked = [one.id for one in await _asked_about(ctx, action.action.step_id)]
+    later = asked[asked.index(action.action.id) + 1 :] if action.action.id in asked else []
+    return [_preview(await ctx.store.action(ctx.tenant_id, one)).get("text") for one in later]
 
 
 async def _asked_about(ctx: Context, step_id: str) -> list[Action]:
     """The questions about its effects, oldest first."""
     run = await ctx.store.load(ctx.tenant_id, run_of_step(step_id), step_id)
     return [one for one in run.actions.values() if one.step_id == step_id and one.kind is ActionKind.duplicate]
+
+
+def _preview(action: ActionRow) -> dict[str, object]:
+    return msgspec.json.decode(action.preview, type=dict[str, object])

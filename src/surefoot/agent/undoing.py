@@ -7,6 +7,7 @@ undone once, however often and by whomever it is begun: the key of the call that
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
@@ -30,6 +31,7 @@ from surefoot.runtime.late import (
     key_of_undoing,
     links_of,
     mark_undone,
+    not_begun,
     too_many_of,
     undone_of,
 )
@@ -46,6 +48,7 @@ AT_ONCE_MAX = 100
 OTHERS_SECONDS = 300.0
 """So long after a decision code that does not say how its tool is undone, or raises, leaves it to other code: there are
 workers of two states of it side by side during a deploy."""
+AFTER_A_RESTORE = "The store was restored. This may have been undone since the copy was made: look at the target first."
 REFUSED = frozenset({"invalid_arguments", "invalid_key", "limit", "secret_in_arguments", "too_large"})
 """Why a call is never begun, whoever tries."""
 
@@ -154,6 +157,26 @@ async def _begin_one(
             raise
         return f"The call that undoes {effect} is refused: {safe_error(refusal, ctx.redactor)}"
     return None
+
+
+async def hand_over(ctx: Context) -> list[str]:
+    """After a copy of the store was put back: what it shows as to be undone, and not begun, may be undone by now. A
+    person is asked to undo what stands. Returns the questions; said again, there are none.
+    """
+    store, tenant, asked, noted = ctx.store, ctx.tenant_id, list[str](), list[str]()
+    while page := await store.marks(tenant, UNDO, AT_ONCE_MAX, noted[-1] if noted else ""):
+        noted += page
+    for action_id in noted:
+        with contextlib.suppress(NotFound, *ODD):  # what cannot be read nobody begins
+            action = await store.action(tenant, action_id)
+            left = await not_begun(store, tenant, action)
+            if action.action.decision != "approve" or not left or UNDO_BY_HAND in await asked_behind(ctx, action):
+                continue
+            row = await store.step(tenant, action.action.step_id)
+            await _ask_by_hand(ctx, action, row, _Came({"not_undone": left}, {AFTER_A_RESTORE: None}))
+            run = await store.load(tenant, action.run_id, row.step.id)
+            asked += [one.id for one in run.waiting_actions if one.kind is ActionKind.duplicate]
+    return asked
 
 
 async def _ask_by_hand(ctx: Context, action: ActionRow, row: StepRow, came: _Came) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 import msgspec
 
 from surefoot.agent.starting import new_id
+from surefoot.agent.undoing import hand_over
 from surefoot.cli.output import DONE, FINDINGS, Output, shown
 from surefoot.cli.session import entered, opened
 from surefoot.cli.settings import Settings
@@ -94,6 +95,8 @@ async def restored(found: argparse.Namespace, settings: Settings, out: Output) -
     """After a copy of the store was put back: count what it shows as not begun as possibly sent."""
     async with opened(settings, out) as sf:
         answer = await count_all_as_sent(sf.context, new_id(sf.context, "wrk"))
+        anew = await hand_over(sf.context)
+        answer = msgspec.structs.replace(answer, approvals_to_check=[*answer.approvals_to_check, *anew])
     out.document(answer)
     for title, ids in (
         ("counted as possibly sent", answer.counted_as_sent),

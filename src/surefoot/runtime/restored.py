@@ -9,11 +9,12 @@ import msgspec
 from surefoot.core import policy
 from surefoot.core.attempts import count_as_sent, recover_step
 from surefoot.core.draft import Draft
-from surefoot.core.state import EffectClass, Step, StepStatus, StepType
+from surefoot.core.state import ActionKind, ActionStatus, EffectClass, Step, StepStatus, StepType
 from surefoot.errors import NotAllowed, Unreadable
 from surefoot.runtime.context import Context
 from surefoot.runtime.handle import Handle
 from surefoot.runtime.rounds import UNKNOWN_TOOL
+from surefoot.store.listed import to_the_end
 
 RESTORED = "restored"
 
@@ -70,6 +71,11 @@ async def count_all_as_sent(ctx: Context, worker_id: str) -> Restored:
             else:
                 # Why no worker takes it holds as before.
                 await ctx.store.block(ctx.tenant_id, run_id, claimed.token, aside)
+    # Nothing is sent for a run that has ended, but for what a yes undoes.
+    waiting = ActionStatus.waiting.value
+    for question in await to_the_end(lambda after: ctx.store.actions(ctx.tenant_id, status=waiting, after=after)):
+        if question.action.kind is ActionKind.duplicate and question.action.id not in asked:
+            asked.append(question.action.id)
     return Restored(sent, asked, under_way, unreadable)
 
 

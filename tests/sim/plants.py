@@ -204,7 +204,7 @@ PLANTS: tuple[tuple[Plant, int, int], ...] = (
     (resent_without_looking, 100, 1),
     (cancel_not_checked_at_the_intent, 400, 7),
     (approval_not_bound_to_the_hash, 100, 3),
-    (late_result_thrown_away, 600, 428),
+    (late_result_thrown_away, 1_100, 942),
     (second_result_appended, 200, 3),
     (looked_at_while_a_decision_is_written, 400, 62),
 )

@@ -410,3 +410,33 @@ async def test_what_a_person_has_denied_is_not_sent_again_under_another_account(
         account = "ann"
         run = await sf.wait(run.id, until=ended, timeout=3_600.0)
     assert (run.status, sent) == ("completed", ["ann", "ann"])
+
+
+@story
+async def test_a_persons_word_about_a_key_counts_though_the_credential_is_anothers(sim: Sim) -> None:
+    """The key is no reason to send there. A second question took no answer then, and the run stood still for ever."""
+    sim.broken.add("I1")  # this target stands outside of the World
+    made: dict[str, str] = {}
+    account = "ann"
+
+    async def whose(op: Operation) -> str:
+        return account
+
+    @tool(effect=effects.idempotent(key_lifetime=None), account=whose, credential="BANK_TOKEN")
+    async def pay(op: Operation) -> Receipt:
+        """Pay; the first request is lost."""
+        nonlocal account
+        if op.attempt == 1:
+            account = "bob"
+            raise effects.InDoubt("the request is lost")
+        return Receipt(resource_id=made.setdefault(account, f"p-{op.attempt}"))
+
+    async with sim.surefoot(clerk(pay)) as sf:
+        run = await sf.start("clerk", "Pay.")
+        run = await sf.wait(run.id, until=lambda r: ended(r) or bool(r.pending_actions), timeout=600.0)
+        await sf.resolve(run.pending_actions[0].id, "did_not_happen", by="cid")
+        await sim.pass_time(150.0)
+        assert (made, (await sf.snapshot(run.id)).pending_actions) == ({}, [])
+        account = "ann"
+        run = await sf.wait(run.id, until=ended, timeout=3_600.0)
+    assert (run.status, list(made)) == ("completed", ["ann"])

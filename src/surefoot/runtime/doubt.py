@@ -109,9 +109,21 @@ def _resent(d: Draft, step_id: str, start: Start, questions: Questions) -> list[
             wait_for_doubt(d, step_id, policy.backoff(d.step(step_id).looks, 0.5, max_s=POLL_SECONDS_MAX))
             return []
         # Another account, no attempts left, an approval that is over: the key alone is no reason any more.
-        ask_what_happened(d, step_id, questions)
+        if d.step(step_id).person_absent:
+            _take_word(d, d.step(step_id))
+        else:
+            ask_what_happened(d, step_id, questions)
         return []
     return [step_id]
+
+
+def _take_word(d: Draft, step: Step) -> None:
+    """A person has denied it, and is not asked again: once that can be believed, the call waits to begin anew."""
+    try:
+        believe_person(d, step.id, None)
+    except NotAllowed:
+        left_s = policy.settle_left(step, d.rules(step), d.at)
+        wait_for_doubt(d, step.id, max(left_s, policy.backoff(step.looks, 0.5, max_s=POLL_SECONDS_MAX)))
 
 
 async def _look(held: Held, step: Step, tool: RunnableTool, questions: Questions) -> list[str]:

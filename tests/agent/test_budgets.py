@@ -19,6 +19,17 @@ from surefoot.store.sqlite.store import SqliteStore
 from surefoot.testing.model import FakeModel
 
 WAIT_SECONDS = 30.0
+ATTEMPTS = """INSERT INTO main.attempt (
+    tenant_id, step_id, number, token, account, key_id, started_at, started_wall, first_byte_before, last_byte_before,
+    ended_at, ended_as, code, absent, created_at, updated_at
+) SELECT
+    tenant_id, step.id, json_extract(value, '$.number'), json_extract(value, '$.token'),
+    json_extract(value, '$.account'), json_extract(value, '$.key_id'), json_extract(value, '$.started.mono'),
+    json_extract(value, '$.started.wall'), json_extract(value, '$.first_byte_before'),
+    json_extract(value, '$.last_byte_before'), json_extract(value, '$.ended'), json_extract(value, '$.end'),
+    json_extract(value, '$.code'), coalesce(json_extract(value, '$.absent'), 0), created_at, updated_at
+FROM new.step, json_each(attempts)"""
+"""As they stood in the first schema, in a table of their own."""
 
 
 @tool(effect=effects.read)
@@ -88,16 +99,19 @@ async def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path: Path)
     agent, _ = _agent(Usage(30, 10), turns=1)
     async with Surefoot(f"sqlite:///{new}", [agent], worker=True) as sf:
         run = await sf.wait((await sf.start("reader", "go")).id, timeout=WAIT_SECONDS)
+        steps = await sf.store.steps("default", run.id)
     first = SqliteStore(str(old), SystemClock(), known=migrations("sqlite")[:2])
     await first.open()
     await first.close()
     with contextlib.closing(sqlite3.connect(old)) as file, file:
         file.execute("ATTACH ? AS new", (str(new),))
         file.execute("UPDATE new.step SET operation_key = run_id || ':' || id WHERE operation_key IS NULL")
+        file.execute(ATTEMPTS)
         for (table,) in file.execute("SELECT name FROM main.sqlite_schema WHERE type = 'table'").fetchall():
-            if table != "schema_migration" and not table.startswith("sqlite_"):
+            if table not in ("schema_migration", "attempt") and not table.startswith("sqlite_"):
                 columns = ", ".join(row[1] for row in file.execute(f"PRAGMA main.table_info({table})"))
                 file.execute(f"INSERT OR REPLACE INTO main.{table} ({columns}) SELECT {columns} FROM new.{table}")
     async with Surefoot(f"sqlite:///{old}") as sf:
+        assert await sf.store.steps("default", run.id) == steps and steps[0].step.attempts
         row = (await sf.store.run("default", run.id)).run
         assert (row.input_tokens, row.result_step_id, row.error_code) == (0, None, "turns_used_up")
